@@ -34,7 +34,7 @@ fn main() -> rowloom::Result<()> {
     let number =
         |at: usize, otherwise: u64| std::env::args().nth(at).map_or(Ok(otherwise), |text| text.parse());
     let (Ok(n), Ok(k)) = (number(1, 32), number(2, 8)) else {
-        return Err(rowloom::Error::Usage("the arguments are the size of the grid and K".into()));
+        return Err(rowloom::Error::usage("the arguments are the size of the grid and K"));
     };
     let k = k as usize;
     let communicator = rowloom::mpi::communicator()?;

@@ -30,7 +30,7 @@ fn run() -> Result<()> {
     let word = |index: usize| arguments.get(index).map(String::as_str);
     let number = |index: usize, default: u64| match word(index) {
         None => Ok(default),
-        Some(word) => word.parse().map_err(|_| Error::Usage(format!("'{word}' is not a whole number"))),
+        Some(word) => word.parse().map_err(|_| Error::usage(format!("'{word}' is not a whole number"))),
     };
     let runtime = Runtime::open(word(0).unwrap_or("auto"))?;
     let (k, degree) = (number(2, 16)? as usize, number(3, 20)?);

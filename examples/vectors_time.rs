@@ -56,7 +56,7 @@ fn time(runtime: &Runtime, name: &str, a: &Csr<f64>, k: usize) -> Result<()> {
     let mut product = runtime.product(a).columns(k).uses(10_000).build()?;
     let plan = product.vector_plan()?;
     let [chunk] = &plan.chunks[..] else {
-        return Err(Error::Usage("the product is divided among several devices; name one device".into()));
+        return Err(Error::usage("the product is divided among several devices; name one device"));
     };
     let device = &plan.devices[chunk.home as usize];
     let (processor, device) = (device.profile.processor, device.name.clone());
@@ -79,14 +79,14 @@ fn time(runtime: &Runtime, name: &str, a: &Csr<f64>, k: usize) -> Result<()> {
         bench.take_x(x.view())?;
         let names = form_names(&form);
         let number = bench.kernels().iter().position(|(_, name)| names.contains(name));
-        let missing = || Error::Usage(format!("{} cannot be timed alone", names[0]));
+        let missing = || Error::usage(format!("{} cannot be timed alone", names[0]));
         let number = number.ok_or_else(missing)?;
-        bench.ready(number)?.map_err(Error::Usage)?;
+        bench.ready(number)?.map_err(Error::usage)?;
         // The first run finds how many launches a measurement consists of.
-        bench.run(number, x.view())?.map_err(Error::Usage)?;
+        bench.run(number, x.view())?.map_err(Error::usage)?;
         rounds(|| {
             products.push(chain.run(&mut product)?);
-            kernels.push(bench.run(number, x.view())?.map_err(Error::Usage)?);
+            kernels.push(bench.run(number, x.view())?.map_err(Error::usage)?);
             Ok(())
         })?;
         print("vectors", &form, &products, &kernels);

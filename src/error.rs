@@ -1,9 +1,16 @@
 //! The error type of the project and the exit code of each kind of error.
 //!
-//! Every message names the place, the reason and, where there is one, the next action.
+//! Every message names the place, the reason and, where there is one, the next action. Messages hold for every client; what depends on
+//! the client is an [`Advice`].
+
+mod advice;
+mod reason;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+pub use advice::Advice;
+pub use reason::Reason;
 
 /// The result of every fallible function of Rowloom.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -51,24 +58,21 @@ impl fmt::Display for Place {
 }
 
 /// An error, by kind.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The command line or a configuration asks for something that does not exist.
-    #[error("{0}")]
-    Usage(String),
+    /// A program, a command line or a configuration asks for something that does not exist.
+    Usage(Reason),
 
     /// An input is damaged, of an unknown kind, or does not fit the request.
-    #[error("{place}: {reason}")]
     Input {
         /// The place.
         place: Place,
         /// The reason, and what to do about it.
-        reason: String,
+        reason: Reason,
     },
 
     /// An input could not be read.
-    #[error("{}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -77,7 +81,6 @@ pub enum Error {
     },
 
     /// Something needs more memory than the limit; reported before it is allocated.
-    #[error("{what} needs {} but the limit is {}; {advice}", Bytes(*needed_bytes), Bytes(*limit_bytes))]
     DoesNotFit {
         /// The object to be allocated.
         what: String,
@@ -86,41 +89,36 @@ pub enum Error {
         /// The limit in bytes.
         limit_bytes: u64,
         /// The next action.
-        advice: String,
+        advice: Reason,
     },
 
     /// A device is missing or failed.
-    #[error("device {device}: {reason}")]
     Device {
-        /// The device's name, as `--devices` takes it.
+        /// The device's name, as in a list of devices.
         device: String,
         /// The reason, and what to do about it.
-        reason: String,
+        reason: Reason,
     },
 
     /// Another rank of the job failed, ended or does not answer.
-    #[error("rank {rank} on {host}: {reason}")]
     Rank {
         /// Its number.
         rank: usize,
         /// The name of its host.
         host: String,
         /// The reason.
-        reason: String,
+        reason: Reason,
         /// The exit code of its error.
         exit_code: u8,
     },
 
     /// A study ended without a single measurement.
-    #[error("no case could be measured: {0}")]
     NothingMeasured(String),
 
     /// Y differs from the product by more than the rounding bound.
-    #[error("verification failed: {0}")]
     Verification(String),
 
     /// A result could not be written; an earlier file of that name is unchanged.
-    #[error("cannot write {}: {source}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -129,17 +127,20 @@ pub enum Error {
     },
 
     /// A signal asked the program to stop.
-    #[error("interrupted")]
     Interrupted,
 
     /// An invariant of the program was violated.
-    #[error("internal error: {0}; please report it")]
     Internal(String),
 }
 
 impl Error {
+    /// An error of a request.
+    pub fn usage(reason: impl Into<Reason>) -> Self {
+        Self::Usage(reason.into())
+    }
+
     /// An input error at a place.
-    pub fn input(place: Place, reason: impl Into<String>) -> Self {
+    pub fn input(place: Place, reason: impl Into<Reason>) -> Self {
         Self::Input { place, reason: reason.into() }
     }
 
@@ -153,6 +154,67 @@ impl Error {
         Self::Write { path: path.into(), source }
     }
 
+    /// An error of a device.
+    pub fn device(device: impl Into<String>, reason: impl Into<Reason>) -> Self {
+        Self::Device { device: device.into(), reason: reason.into() }
+    }
+
+    /// The same with more advice. Kinds without a reason stay as they are.
+    pub fn advise(mut self, more: impl IntoIterator<Item = Advice>) -> Self {
+        if let Self::Usage(reason)
+        | Self::Input { reason, .. }
+        | Self::DoesNotFit { advice: reason, .. }
+        | Self::Device { reason, .. }
+        | Self::Rank { reason, .. } = &mut self
+        {
+            *reason = std::mem::take(reason).advise(more);
+        }
+        self
+    }
+
+    /// What would help.
+    pub fn advice(&self) -> &[Advice] {
+        match self {
+            Self::Usage(reason)
+            | Self::Input { reason, .. }
+            | Self::DoesNotFit { advice: reason, .. }
+            | Self::Device { reason, .. }
+            | Self::Rank { reason, .. } => reason.advice(),
+            _ => &[],
+        }
+    }
+
+    /// What is wrong and where, without advice.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Usage(reason) => reason.words().to_owned(),
+            Self::Input { place, reason } => format!("{place}: {}", reason.words()),
+            Self::Read { path, source } => format!("{}: {source}", path.display()),
+            Self::DoesNotFit { what, needed_bytes, limit_bytes, advice } => {
+                let (needed, limit) = (Bytes(*needed_bytes), Bytes(*limit_bytes));
+                let separator = if advice.words().is_empty() { "" } else { "; " };
+                format!("{what} needs {needed} but the limit is {limit}{separator}{}", advice.words())
+            }
+            Self::Device { device, reason } => format!("device {device}: {}", reason.words()),
+            Self::Rank { rank, host, reason, .. } => format!("rank {rank} on {host}: {}", reason.words()),
+            Self::NothingMeasured(reason) => format!("no case could be measured: {reason}"),
+            Self::Verification(reason) => format!("verification failed: {reason}"),
+            Self::Write { path, source } => format!("cannot write {}: {source}", path.display()),
+            Self::Interrupted => "interrupted".into(),
+            Self::Internal(reason) => format!("internal error: {reason}; please report it"),
+        }
+    }
+
+    /// The message and the advice, as the reason of another error.
+    pub fn as_reason(&self) -> Reason {
+        Reason::from(self.message()).advise(self.advice().iter().copied())
+    }
+
+    /// The message and the advice in the words of a client. Advice for which the client has no words is left out.
+    pub fn for_client(&self, words: impl Fn(Advice) -> Option<&'static str>) -> String {
+        advice::with_advice(&self.message(), self.advice(), words)
+    }
+
     /// The exit code the program ends with.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -164,6 +226,22 @@ impl Error {
             Self::Verification(_) => 5,
             Self::Internal(_) => 70,
             Self::Interrupted => 130,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    /// The message, and the advice in the words of Rust.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.for_client(|advice| Some(advice.in_rust())))
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read { source, .. } | Self::Write { source, .. } => Some(source),
+            _ => None,
         }
     }
 }
@@ -229,6 +307,26 @@ mod tests {
     fn places_read_like_compiler_messages() {
         let place = Place::line("cant.mtx", 14).at_column(3);
         assert_eq!(Error::input(place, "row 0").to_string(), "cant.mtx:14:3: row 0");
+    }
+
+    #[test]
+    fn advice_follows_the_message_in_the_words_of_each_client() {
+        let error = Error::usage("a chunk is too large").advise([Advice::MoreChunks]);
+        assert_eq!(error.message(), "a chunk is too large");
+        assert_eq!(error.advice(), [Advice::MoreChunks]);
+        assert_eq!(error.to_string(), "a chunk is too large; use more `ProductOptions::chunks`");
+        assert_eq!(error.for_client(|_| Some("use --chunks")), "a chunk is too large; use --chunks");
+        assert_eq!(error.for_client(|_| None), error.message());
+    }
+
+    #[test]
+    fn what_does_not_fit_keeps_its_plain_advice_for_every_client() {
+        let refused = |advice| Error::DoesNotFit { what: "A".into(), needed_bytes: 2, limit_bytes: 1, advice };
+        let plain = refused("use a smaller matrix".into());
+        assert_eq!(plain.for_client(|_| None), "A needs 2 B but the limit is 1 B; use a smaller matrix");
+        let advised = refused(Advice::FewerColumns.into());
+        assert_eq!(advised.to_string(), "A needs 2 B but the limit is 1 B; use fewer `.columns(…)`");
+        assert_eq!(advised.message(), "A needs 2 B but the limit is 1 B");
     }
 
     #[test]

@@ -22,5 +22,5 @@ pub fn check() -> Result<()> {
 /// The error for a thread that the system refused to start.
 pub fn refused(error: impl Into<Box<dyn std::error::Error>>) -> Error {
     let reason = format!("no thread can be started: {}; raise the limit of threads", error.into());
-    Error::Device { device: "cpu".into(), reason }
+    Error::device("cpu", reason)
 }

@@ -29,7 +29,7 @@ impl TomlError {
     /// An unknown name asks for something that does not exist, which is wrong usage; everything else is a damaged input.
     pub fn into_error(self) -> Error {
         let Self { place, reason, is_unknown_name } = self;
-        if is_unknown_name { Error::Usage(format!("{place}: {reason}")) } else { Error::input(place, reason) }
+        if is_unknown_name { Error::usage(format!("{place}: {reason}")) } else { Error::input(place, reason) }
     }
 }
 

@@ -202,8 +202,8 @@ impl<T: Value> Held<T> {
     ) -> Result<R> {
         let (mine, others) = (&raw const self.vectors, &raw const other.vectors);
         if mine == others {
-            return Err(Error::Usage(
-                "both operands are the same vectors; make new ones for the result".into(),
+            return Err(Error::usage(
+                "both operands are the same vectors; make new ones for the result",
             ));
         }
         if mine < others {
@@ -398,7 +398,7 @@ impl Vectors {
             x.operate(py, Waits::No, bytes, move || {
                 let columns = s.first().map_or(0, Vec::len);
                 if s.iter().any(|row| row.len() != columns) {
-                    return Err(Error::Usage("the rows of S have different lengths".into()));
+                    return Err(Error::usage("the rows of S have different lengths"));
                 }
                 let s = MultiVector::from_fn(s.len(), columns, |row, column| T::from_f64(s[row][column]))?;
                 from.with_other(&to, |x, y| x.times(&s, y))

@@ -26,7 +26,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     }
     for (flag, given) in [("--svg", arguments.svg.is_some()), ("--largest", arguments.largest.is_some())] {
         if given {
-            return Err(Error::Usage(format!("{flag} is for `rowloom bench transfers` only")));
+            return Err(Error::usage(format!("{flag} is for `rowloom bench transfers` only")));
         }
     }
     if arguments.oracle {

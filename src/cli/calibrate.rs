@@ -25,7 +25,7 @@ pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
     let output = match &arguments.output {
         Some(path) => path.clone(),
         None => Model::of_user().ok_or_else(|| {
-            Error::Usage("neither XDG_CONFIG_HOME nor HOME is set; name the file with --output".into())
+            Error::usage("neither XDG_CONFIG_HOME nor HOME is set; name the file with --output")
         })?,
     };
     if arguments.output.is_some() {
@@ -73,7 +73,7 @@ fn existing_model(output: &Path, console: &Console) -> Result<Model> {
     }
     match Model::load(output) {
         Err(error) if is_user_model(output) => {
-            console.note(&format!("{error}; the file is replaced"));
+            console.note(&format!("{}; the file is replaced", error.message()));
             Ok(Model::default())
         }
         loaded => loaded,

@@ -43,7 +43,7 @@ impl Layout {
     pub fn new(arguments: &ColmeanArguments, columns: usize) -> Result<Self> {
         let samples = arguments.samples.map_or(columns.max(1), |samples| samples as usize);
         if !columns.is_multiple_of(samples) {
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "--samples {samples} does not divide the {columns} columns of the table"
             )));
         }
@@ -55,7 +55,7 @@ impl Layout {
                 .map_err(|number| {
                     let channels = if all == 1 { "1 channel".into() } else { format!("{all} channels") };
                     let hint = if arguments.samples.is_none() { "; --samples N divides a row" } else { "" };
-                    Error::Usage(format!(
+                    Error::usage(format!(
                         "--channel {number}: the table has {channels}, counted from 0{hint}"
                     ))
                 })?
@@ -67,7 +67,7 @@ impl Layout {
             (window.begin as usize, window.end.map_or(samples, |end| end as usize))
         });
         if arguments.window.is_some() && (window.1 > samples || window.0 >= window.1) {
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "--window {}:{}: a channel has {samples} samples, counted from 0",
                 window.0, window.1
             )));
@@ -220,7 +220,7 @@ impl Files {
         if let Some(path) = &output
             && !["csv", "npy", "mtx"].iter().any(|ending| has_ending(path, ending))
         {
-            return Err(Error::Usage(format!("{}: the ending must be .csv, .npy or .mtx", path.display())));
+            return Err(Error::usage(format!("{}: the ending must be .csv, .npy or .mtx", path.display())));
         }
         [&output, &plot].into_iter().flatten().try_for_each(|path| check_target(path))?;
         Ok(Self { output, plot })

@@ -14,6 +14,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use super::advice;
 use super::args::{ColorChoice, Command, CommonArguments};
 use super::dash;
 use super::launch::Launch;
@@ -132,7 +133,7 @@ impl Console {
     /// Shows the error that ends the command.
     pub fn error(&self, error: &Error) {
         if !self.is_error_shown.load(Ordering::SeqCst) {
-            self.labelled("error", "1;31", &error.to_string());
+            self.labelled("error", "1;31", &advice::text(error));
         }
     }
 

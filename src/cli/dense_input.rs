@@ -46,7 +46,7 @@ impl<T: Scalar> DenseInput<T> {
         let Dense { values, format, notes } = match source {
             MatrixSource::Collection(_) => {
                 let reason = "the SuiteSparse collection has sparse matrices, and a dense one is needed";
-                return Err(Error::Usage(format!("{name}: {reason}")));
+                return Err(Error::usage(format!("{name}: {reason}")));
             }
             MatrixSource::Generated(spec) => {
                 let _spinner = console.spinner(format!("generating {spec}"));

@@ -86,9 +86,8 @@ impl<'a> DenseRun<'a> {
             None => is_simulated(&flags.dense.execution.devices),
         };
         if simulated && (flags.dense.repeated.verify || flags.has_output) {
-            return Err(Error::Usage(
-                "simulated devices compute nothing: leave out --verify and output files, or use other devices"
-                    .into(),
+            return Err(Error::usage(
+                "simulated devices compute nothing: leave out --verify and output files, or use other devices",
             ));
         }
         let clock = Clock::start();

@@ -70,5 +70,5 @@ fn download(
 #[cfg(not(feature = "fetch"))]
 fn download(_: &CollectionArguments, _: &str, _: &Console, _: &Interrupt) -> Result<Archive> {
     let reason = "this build cannot download matrices; the feature `fetch` of the crate adds it";
-    Err(crate::error::Error::Usage(reason.into()))
+    Err(crate::error::Error::usage(reason))
 }

@@ -42,7 +42,7 @@ impl MatrixFile {
             () if name.ends_with(".rlm") => MatrixFormat::Cache,
             () => {
                 let reason = "the ending must be .mtx, .mtx.gz, .npz or .rlm";
-                return Err(Error::Usage(format!("{name}: {reason}")));
+                return Err(Error::usage(format!("{name}: {reason}")));
             }
         };
         if !is_dash(path) {
@@ -97,7 +97,7 @@ impl DenseFile {
         let name = path.to_string_lossy();
         if !is_dash(path) {
             if !name.ends_with(".npy") && !name.ends_with(".mtx") {
-                return Err(Error::Usage(format!("{name}: the ending must be .mtx or .npy")));
+                return Err(Error::usage(format!("{name}: the ending must be .mtx or .npy")));
             }
             check_target(path)?;
         }

@@ -174,7 +174,7 @@ impl<T: PackedProduct> Operands<T> {
         let beta = arguments.beta.unwrap_or(if old_c.is_some() { 1.0 } else { 0.0 });
         if old_c.is_none() && beta != 0.0 {
             let reason = "--beta needs the old C: name it with --c";
-            return Err(Error::Usage(reason.into()));
+            return Err(Error::usage(reason));
         }
         Ok(Self { a, b, old_c, alpha: arguments.alpha, beta })
     }

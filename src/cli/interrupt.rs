@@ -46,7 +46,7 @@ impl Interrupt {
                 let reason = format!(
                     "signals cannot be watched: {error}; raise the limit of threads or of open files"
                 );
-                Error::Device { device: "cpu".into(), reason }
+                Error::device("cpu", reason)
             };
             // The flag is never read: a handler of any kind keeps the signal from ending the program.
             signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;

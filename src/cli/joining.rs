@@ -98,7 +98,7 @@ fn join_time(variable: impl Fn(&str) -> Option<String>) -> Result<Duration> {
     let Some(text) = variable(JOIN_TIME_VARIABLE) else { return Ok(JOIN_TIME) };
     match text.trim().parse() {
         Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
-        _ => Err(Error::Usage(format!(
+        _ => Err(Error::usage(format!(
             "{JOIN_TIME_VARIABLE} is a number of seconds, at least 1, not {text:?}"
         ))),
     }

@@ -39,7 +39,7 @@ pub fn check_names(names: &KernelNames, devices: &[BenchDevice], typed: &[String
         let processor = if device.gpu.is_some() { Processor::Gpu } else { Processor::Cpu };
         if !names.any_for(processor) {
             let (names, device) = (typed.join(","), &device.name);
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "none of the kernels {names} runs on {device}; see rowloom run --help"
             )));
         }

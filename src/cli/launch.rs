@@ -47,11 +47,11 @@ impl Launch {
         match command {
             _ if self.size == 1 => Ok(()),
             Command::Run(_) if cfg!(feature = "mpi") => Ok(()),
-            Command::Run(_) => Err(Error::Usage(format!(
+            Command::Run(_) => Err(Error::usage(format!(
                 "{} ranks were started, but this build has no MPI; {HOW_TO_BUILD}",
                 self.size
             ))),
-            _ => Err(Error::Usage(format!(
+            _ => Err(Error::usage(format!(
                 "rowloom {} runs in one process, but {} were started; only rowloom run works over several ranks",
                 command.name(),
                 self.size

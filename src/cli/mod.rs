@@ -1,5 +1,6 @@
 //! The command line: the grammar, the meaning of the flags, one file for each command.
 
+mod advice;
 mod args;
 mod baseline;
 mod bench;
@@ -114,7 +115,7 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> std::result::Result<Argum
             (0, Err(io::ErrorKind::BrokenPipe)) => BROKEN_PIPE,
             // Help that cannot be printed is an output that cannot be written.
             (0, Err(_)) => 1,
-            _ => Error::Usage(String::new()).exit_code(),
+            _ => Error::usage("").exit_code(),
         }
     })
 }

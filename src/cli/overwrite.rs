@@ -121,7 +121,7 @@ pub fn check(flag: &str, path: &Path, output: Output) -> Result<()> {
         return Ok(());
     }
     let (path, name) = (path.display(), output.name());
-    Err(Error::Usage(format!(
+    Err(Error::usage(format!(
         "{flag} would replace {path}, which exists and is not {name} that rowloom wrote; name another file, or add --force"
     )))
 }

@@ -32,13 +32,13 @@ pub fn check(command: &Command) -> Result<()> {
         let Some(file) = resolved(path) else { continue };
         if read.contains(&file) {
             let path = path.display();
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "{flag} would write over {path}, which is an input; name another file"
             )));
         }
         if let Some((other, _)) = written.iter().find(|(_, taken)| *taken == file) {
             let path = path.display();
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "{other} and {flag} both name {path}; each needs a file of its own"
             )));
         }
@@ -62,11 +62,11 @@ fn check_picture(command: &Command) -> Result<()> {
     if is_svg || resolved(path).is_none() {
         return Ok(());
     }
-    Err(Error::Usage(format!("{flag} writes SVG: {} must end in .svg", path.display())))
+    Err(Error::usage(format!("{flag} writes SVG: {} must end in .svg", path.display())))
 }
 
 fn check_standard_streams(command: &Command, inputs: &[PathBuf], outputs: &[Written]) -> Result<()> {
-    let refuse = |reason: String| Err(Error::Usage(reason));
+    let refuse = |reason: String| Err(Error::usage(reason));
     if inputs.iter().filter(|path| is_dash(path)).count() > 1 {
         return refuse("standard input can be read only once: '-' is named twice".into());
     }

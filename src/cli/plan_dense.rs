@@ -77,7 +77,7 @@ fn lengths<const SIDES: usize, const ALL: usize>(
     let refused = |reason: String| {
         let all: Vec<String> = sides.iter().map(|side| format!("{side}=N")).collect();
         let kind = typed.split(':').next().unwrap_or(typed);
-        Error::Usage(format!("{typed}: {reason}; type {kind}:{} and {option} if it applies", all.join(",")))
+        Error::usage(format!("{typed}: {reason}; type {kind}:{} and {option} if it applies", all.join(",")))
     };
     let mut found = [0; ALL];
     for key in keys.split(',') {

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::advice;
 use super::args::RunArguments;
 use super::console::{Console, check_target};
 use super::dash::is_dash;
@@ -56,6 +57,7 @@ pub fn run(arguments: &RunArguments, console: &Console, launch: Launch) -> Resul
     let actions = || {
         let printer = console.clone();
         Actions {
+            text: advice::text,
             print: Box::new(move |text| printer.error_message(text)),
             exit: Box::new(|exit_code| {
                 files::discard_unfinished();
@@ -68,7 +70,7 @@ pub fn run(arguments: &RunArguments, console: &Console, launch: Launch) -> Resul
     let watch = Watch::start(&*ranks, actions()).inspect_err(|error| {
         // Rank 0 prints and ends, and the launcher ends the others before they print. No rank can leave MPI alone.
         std::thread::sleep(SUCCESSION_TIME * launch.rank.min(1) as u32);
-        console.error_message(&error.to_string());
+        console.error_message(&advice::text(error));
         ranks.abort(error.exit_code(), "");
     })?;
     joining.finish();
@@ -97,7 +99,7 @@ pub fn run(arguments: &RunArguments, console: &Console, launch: Launch) -> Resul
 
 /// An error for flags that have no meaning over ranks.
 fn check_flags(arguments: &RunArguments) -> Result<()> {
-    let refuse = |what: &str| Err(Error::Usage(format!("over several ranks {what}")));
+    let refuse = |what: &str| Err(Error::usage(format!("over several ranks {what}")));
     let matrix = Path::new(&arguments.matrix);
     if is_dash(matrix) {
         return refuse("A cannot come from standard input; name a file that all ranks see");

@@ -274,6 +274,15 @@ fn overlap(outcome: &Outcome<'_>, table: &mut Table) {
     }
 }
 
+/// The command of a kind of work.
+fn command_of(work: KindOfWork) -> &'static str {
+    match work {
+        KindOfWork::Spmm => "run",
+        KindOfWork::Gemm => "gemm",
+        KindOfWork::Colmean => "colmean",
+    }
+}
+
 /// The JSON object for scripts.
 pub fn json(outcome: &Outcome<'_>) -> Report {
     let Outcome { subject, session, times, plan, .. } = outcome;
@@ -284,7 +293,7 @@ pub fn json(outcome: &Outcome<'_>) -> Report {
         let device = done.map_or(chunk.home, |done| done.device.0);
         matches!(plan.kernel_on(chunk, device).info().format, Format::Csr | Format::Dense)
     });
-    let report = Report::new(subject.work.command())
+    let report = Report::new(command_of(subject.work))
         .with("provenance", &session.provenance)
         .with("machine", machine_report(&session.machine))
         .with("config", config(outcome));

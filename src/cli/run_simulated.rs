@@ -44,8 +44,8 @@ pub fn run<T: Kernels>(
     recording: Option<Recording>,
 ) -> Result<()> {
     if arguments.repeated.verify || arguments.output.is_some() {
-        return Err(Error::Usage(
-            "simulated devices compute no Y: leave out --verify and --output, or use other devices".into(),
+        return Err(Error::usage(
+            "simulated devices compute no Y: leave out --verify and --output, or use other devices",
         ));
     }
     let matrix = loaded.matrix.view();

@@ -68,7 +68,7 @@ impl MatrixSource {
                 Ok(_) | Err(Error::DoesNotFit { .. }) => Ok(()),
                 Err(error) => Err(error),
             },
-            Self::Collection(name) => Err(Error::Usage(format!("suitesparse:{name} is a sparse matrix"))),
+            Self::Collection(name) => Err(Error::usage(format!("suitesparse:{name} is a sparse matrix"))),
             Self::File(_) => self.check(),
         }
     }

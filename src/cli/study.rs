@@ -381,7 +381,7 @@ impl Study<'_> {
         let keys: Vec<String> = cases.iter().map(|case| self.key(case)).collect();
         let Self { config, session, console, journal, loaded, records, finished, .. } = self;
         let loaded = loaded.as_ref().ok_or_else(|| Error::Internal("no matrix is loaded".into()))?;
-        let devices: Devices = first.devices.parse().map_err(Error::Usage)?;
+        let devices: Devices = first.devices.parse().map_err(Error::usage)?;
         let mut places = open_devices(&devices, MODEL, session)?;
         let names = KernelNames::new(&first.kernels)?;
         check_names(&names, &places, &first.kernels)?;

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use super::advice;
 use super::args::TRANSFERS;
 use super::kernel_bench::PEERS;
 use super::options::{Devices, parse_bytes};
@@ -19,7 +20,7 @@ pub fn check_names(config: &StudyConfig, file: &TomlFile) -> Result<()> {
         let number = number.to_string();
         let wrong = |key: &str, index: usize, reason: String| {
             let place = file.place_of(&["sweep", &number, key, &index.to_string()]);
-            Error::Usage(format!("{place}: sweep {}: {reason}", sweep.name))
+            Error::usage(format!("{place}: sweep {}: {reason}", sweep.name))
         };
         if !sweep.ranks.is_empty() {
             study_ranks::check().map_err(|reason| wrong("ranks", 0, reason))?;
@@ -57,7 +58,7 @@ pub fn check_names(config: &StudyConfig, file: &TomlFile) -> Result<()> {
                 },
                 StudySubject::Conversion | StudySubject::Transfers => Ok(()),
             }
-            .map_err(|error| wrong("kernels", index, error.to_string()))?;
+            .map_err(|error| wrong("kernels", index, advice::text(&error)))?;
         }
     }
     Ok(())
@@ -78,12 +79,12 @@ pub fn check_matrices(config: &StudyConfig, file: &TomlFile, cases: &[Case]) -> 
         let index = names.iter().position(|name| *name == case.matrix).unwrap_or(0);
         let place = file.place_of(&["sweep", &number.to_string(), "matrices", &index.to_string()]);
         return Err(match error {
-            Error::Usage(reason) => Error::Usage(format!("{place}: {reason}")),
+            Error::Usage(reason) => Error::usage(reason.map_words(|words| format!("{place}: {words}"))),
             Error::Read { path, source } if source.kind() == ErrorKind::NotFound && path.is_relative() => {
                 let reason = "not found (paths are relative to the current folder)";
                 Error::input(place, format!("{}: {reason}", path.display()))
             }
-            error => Error::input(place, error.to_string()),
+            error => Error::input(place, error.as_reason()),
         });
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::advice;
 use super::convert_check::{by_columns, same_csr, same_padded, same_unpadded};
 use super::session::Session;
 use crate::error::{Error, Result};
@@ -62,8 +63,8 @@ fn serial_and_parallel<M: Send>(
         match (repeated(settings, &serial), repeated(settings, || session.pool.install(&parallel))) {
             (Ok(serial), Ok(parallel)) => (serial, parallel),
             (Err(refusal @ Error::DoesNotFit { .. }), _) | (_, Err(refusal @ Error::DoesNotFit { .. })) => {
-                serial_record.reason = Some(refusal.to_string());
-                parallel_record.reason = Some(refusal.to_string());
+                serial_record.reason = Some(advice::text(&refusal));
+                parallel_record.reason = Some(advice::text(&refusal));
                 return Ok([serial_record, parallel_record]);
             }
             (Err(error), _) | (_, Err(error)) => return Err(error),

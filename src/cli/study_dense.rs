@@ -61,7 +61,7 @@ pub fn run<T: Kernels + PackedProduct>(
         true => Work::from(Gemm { rows, depth, columns, dtype: T::DTYPE, updated: false }),
         false => Work::from(Colmean { rows, columns: depth, dtype: T::DTYPE, deviations: false }),
     };
-    let devices: Devices = case.devices.parse().map_err(Error::Usage)?;
+    let devices: Devices = case.devices.parse().map_err(Error::usage)?;
     let execution = execution(case, devices)?;
     let kernel = case.kernels.first().map_or("auto", String::as_str);
     let repeat = config.measure.repeat.unwrap_or(PLANNED_PRODUCTS);
@@ -208,10 +208,10 @@ fn words(faults: Vec<FaultReport>) -> Vec<String> {
 
 /// Measures the copies of a case: a record for each kind of memory and direction.
 pub fn transfers(case: &Case, session: &Session) -> Result<Vec<Record>> {
-    let devices: Devices = case.devices.parse().map_err(Error::Usage)?;
+    let devices: Devices = case.devices.parse().map_err(Error::usage)?;
     let execution = ExecutionArguments { model: "none".into(), ..ExecutionArguments::of(devices) };
     let runtime = planning::runtime(&execution, session, Clock::start())?;
-    let size = case.chunk_bytes.as_deref().map(parse_bytes).transpose().map_err(Error::Usage)?;
+    let size = case.chunk_bytes.as_deref().map(parse_bytes).transpose().map_err(Error::usage)?;
     let mut records = Vec::new();
     for device in runtime.resolve(&ProductOptions::default())?.devices {
         let mut bench = TransferBench::open(&runtime, &device.name)?;

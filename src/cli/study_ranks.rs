@@ -33,7 +33,7 @@ pub fn run(
     base: &Record,
     ranks: usize,
 ) -> Result<Record> {
-    let failed = |reason: String| Error::Device { device: LAUNCHER.into(), reason };
+    let failed = |reason: String| Error::device(LAUNCHER, reason);
     let program =
         std::env::current_exe().map_err(|error| failed(format!("this program has no name: {error}")))?;
     let mut command = Command::new(LAUNCHER);

@@ -1,5 +1,6 @@
 //! Results of a study without times, and their reasons.
 
+use super::advice;
 use super::study::count_devices;
 use super::table::count_of;
 use crate::error::Error;
@@ -52,7 +53,7 @@ pub fn refused(case: &Case, loaded: Option<&(String, MatrixFacts)>, error: &Erro
         device_count: count_devices(&case.devices),
         threads: case.threads,
         kernel: case.kernels.join(","),
-        reason: Some(error.to_string()),
+        reason: Some(advice::text(error)),
         ..Record::default()
     }
 }

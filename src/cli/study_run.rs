@@ -40,7 +40,7 @@ pub fn run<T: Kernels>(
     matrix: &Csr<T>,
     base: &Record,
 ) -> Result<CaseRun> {
-    let devices: Devices = case.devices.parse().map_err(Error::Usage)?;
+    let devices: Devices = case.devices.parse().map_err(Error::usage)?;
     let planning = planning(case, devices)?;
     let k = case.k.unwrap_or(1);
     let view = matrix.view();
@@ -119,7 +119,7 @@ pub fn planning(case: &Case, devices: Devices) -> Result<PlanningArguments> {
 
 /// The flags of a case that all kinds of work have.
 pub fn execution(case: &Case, devices: Devices) -> Result<ExecutionArguments> {
-    let chunk_bytes = case.chunk_bytes.as_deref().map(parse_bytes).transpose().map_err(Error::Usage)?;
+    let chunk_bytes = case.chunk_bytes.as_deref().map(parse_bytes).transpose().map_err(Error::usage)?;
     Ok(ExecutionArguments {
         mode: case.mode.clone(),
         chunk_bytes,
@@ -134,7 +134,7 @@ pub fn schedule(name: &str) -> Result<Schedule> {
     let known = [Schedule::Balanced, Schedule::EqualRows];
     let found = known.into_iter().find(|schedule| schedule.name() == name);
     found.ok_or_else(|| {
-        Error::Usage(format!("unknown schedule '{name}'; schedules are balanced and equal-rows"))
+        Error::usage(format!("unknown schedule '{name}'; schedules are balanced and equal-rows"))
     })
 }
 

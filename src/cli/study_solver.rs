@@ -42,7 +42,7 @@ pub fn measure<T: Kernels>(
     matrix: &Csr<T>,
     base: &Record,
 ) -> Result<Record> {
-    let devices: Devices = case.devices.parse().map_err(Error::Usage)?;
+    let devices: Devices = case.devices.parse().map_err(Error::usage)?;
     let planning = planning(case, devices)?;
     let (k, view) = (case.k.unwrap_or(1), matrix.view());
     let limit = session.memory_limit_bytes().saturating_sub(view.bytes());

@@ -26,7 +26,7 @@ pub fn run(
     matrix: &Csr<f64>,
     base: &Record,
 ) -> Result<Record> {
-    let devices: Devices = case.devices.parse().map_err(Error::Usage)?;
+    let devices: Devices = case.devices.parse().map_err(Error::usage)?;
     let (view, k) = (matrix.view(), case.k.unwrap_or(1));
     let pattern = Spmm::of_pattern(view.row_pointers(), Some(view.columns()), view.cols(), k, case.dtype)?;
     let work: Work<'_> = pattern.into();

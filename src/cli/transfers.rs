@@ -50,7 +50,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     let is_other = |flag: &&String| flag.starts_with(char::is_lowercase) && !FLAGS.contains(&flag.as_str());
     if let Some(flag) = arguments.common.typed.iter().find(is_other) {
         let flag = if flag.len() == 1 { format!("-{flag}") } else { format!("--{}", flag.replace('_', "-")) };
-        return Err(Error::Usage(format!(
+        return Err(Error::usage(format!(
             "{flag} is about kernels; `rowloom bench transfers` measures copies"
         )));
     }
@@ -118,11 +118,11 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
 fn check_devices(devices: &Devices) -> Result<()> {
     let Devices::List(words) = devices else { return Ok(()) };
     if words.iter().any(|word| matches!(word, DeviceWord::Simulated { .. })) {
-        return Err(Error::Usage("a simulated device copies nothing; name cuda:0 or emu:0".into()));
+        return Err(Error::usage("a simulated device copies nothing; name cuda:0 or emu:0"));
     }
     if words.iter().all(|word| *word == DeviceWord::Cpu) {
         let reason = "the CPU uses the host's memory, so nothing is copied to it; name a GPU with --devices";
-        return Err(Error::Usage(reason.into()));
+        return Err(Error::usage(reason));
     }
     Ok(())
 }

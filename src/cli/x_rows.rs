@@ -29,7 +29,7 @@ impl XRows {
             XSource::File(path) => {
                 let is_npy = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("npy"));
                 if is_dash(path) || !is_npy {
-                    return Err(Error::Usage(format!(
+                    return Err(Error::usage(format!(
                         "--x {}: over several ranks X is random, ones or a .npy file, of which each rank reads its rows",
                         path.display()
                     )));

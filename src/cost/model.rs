@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::profile::{HostRates, Profile, VALID_RATES};
 use super::shapes::{SHAPES, are_valid};
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::files;
 use crate::suggest::did_you_mean;
 use crate::toml_file::{TomlError, TomlFile};
@@ -76,8 +76,7 @@ impl Model {
     pub fn load(path: &Path) -> Result<Self> {
         let file = TomlFile::read(path)?;
         let model: Self = file.parse().map_err(|TomlError { place, reason, .. }| {
-            let advice = "`rowloom calibrate` writes such files; --model none plans without one";
-            Error::input(place, format!("{reason}; {advice}"))
+            Error::input(place, reason).advise([Advice::NewModel, Advice::NoModel])
         })?;
         if let Some(host) = model.host.as_ref().filter(|host| !host.is_valid()) {
             let is_valid = |rate: f64| VALID_RATES.contains(&rate);
@@ -86,8 +85,9 @@ impl Model {
                 (_, false) => "copy_gb_per_s",
                 _ => "cores",
             };
-            let reason = format!("the host's {key} is outside its range; run `rowloom calibrate` again");
-            return Err(Error::input(file.place_of(&["host", key]), reason));
+            let reason = format!("the host's {key} is outside its range");
+            let place = file.place_of(&["host", key]);
+            return Err(Error::input(place, reason).advise([Advice::NewModel, Advice::NoModel]));
         }
         for (number, device) in model.devices.iter().enumerate() {
             let weights =
@@ -105,7 +105,7 @@ impl Model {
                     continue;
                 };
                 let place = file.place_of(&["device", &number.to_string(), key, shape]);
-                return Err(Error::input(place, format!("{reason}; run `rowloom calibrate` again")));
+                return Err(Error::input(place, reason).advise([Advice::NewModel, Advice::NoModel]));
             }
         }
         Ok(model)
@@ -120,7 +120,7 @@ impl Model {
             std::fs::create_dir_all(folder).map_err(|source| Error::write(folder, source))?;
         }
         files::replace(path, |file| {
-            writeln!(file, "# Measured by rowloom calibrate; --model none leaves it out.\n")?;
+            writeln!(file, "# The cost model of this machine, as Rowloom measured it.\n")?;
             file.write_all(text.as_bytes())
         })?;
         Ok(left_out)

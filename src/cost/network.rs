@@ -51,7 +51,7 @@ impl Network {
             return Self::parse(&TomlFile::read(path)?);
         }
         let names = || NETWORKS.iter().map(|(known, _)| *known);
-        Err(Error::Usage(format!(
+        Err(Error::usage(format!(
             "unknown network '{name}'{}; the networks are {}, or the path of a file that ends in .toml",
             did_you_mean(name, names()),
             names().collect::<Vec<_>>().join(", ")
@@ -64,7 +64,7 @@ impl Network {
         match network.wrong_key() {
             None => Ok(network),
             Some((key, reason)) => {
-                Err(Error::Usage(format!("{}: {key} must be {reason}", file.place_of(&[key]))))
+                Err(Error::usage(format!("{}: {key} must be {reason}", file.place_of(&[key]))))
             }
         }
     }

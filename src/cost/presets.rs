@@ -118,7 +118,7 @@ pub fn rank_count(name: &str) -> Option<Result<u32>> {
         Ok(ranks) if (1..=MAX_NODES).contains(&ranks) && count.bytes().all(|byte| byte.is_ascii_digit()) => {
             Ok(ranks)
         }
-        _ => Err(Error::Usage(format!(
+        _ => Err(Error::usage(format!(
             "{name}: from 1 to {MAX_NODES} ranks can share a host; write cpux4 for four ranks"
         ))),
     })
@@ -192,7 +192,7 @@ pub fn preset_on(name: &str, network: Option<&str>) -> Result<Preset> {
                 }
                 _ if file.gpus == 1 => return Err(unknown(name)),
                 _ => {
-                    return Err(Error::Usage(format!(
+                    return Err(Error::usage(format!(
                         "{name}: a cluster has from 1 to {MAX_NODES} nodes, not {count}; write {base}x4 for four nodes of {base}"
                     )));
                 }
@@ -215,7 +215,7 @@ pub fn preset_on(name: &str, network: Option<&str>) -> Result<Preset> {
         }),
         (false, None) => None,
         (false, Some(_)) => {
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "{name} is one machine and has no network; a cluster is a number of nodes, such as node8x4"
             )));
         }
@@ -246,7 +246,7 @@ fn unknown(name: &str) -> Error {
         Some(machine) => format!(" (did you mean 'sim:{machine}x{count}'?)"),
         None => String::new(),
     };
-    Error::Usage(format!(
+    Error::usage(format!(
         "unknown machine '{name}'{nearest}; the machines are {}; a count of up to {MAX_GPUS} GPUs may follow, as in h200x4, \
          or of up to {MAX_NODES} nodes, as in node8x4; cpux4 stands for four ranks that share a host",
         names.join(", ")

@@ -137,7 +137,7 @@ pub fn borrow_scope<'env, R>(with: impl FnOnce(&BorrowScope<'env>) -> R) -> R {
             for pinned in self.0.pinned.get_mut().drain(..) {
                 if !pinned.revoke(RELEASE_TIMEOUT) {
                     let reason = format!("an operation did not end within {} s", RELEASE_TIMEOUT.as_secs());
-                    end_process(&Error::Device { device: "?".into(), reason });
+                    end_process(&Error::device("?", reason));
                 }
             }
         }

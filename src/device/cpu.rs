@@ -62,7 +62,7 @@ impl<'run> Device<'run> for Cpu<'_, 'run> {
 
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {
         Pinned::pageable(bytes as usize)
-            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
+            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message()))
     }
 
     fn register<'a>(&mut self, _bytes: StableBytes<'a>) -> Result<Registration<'a>, Fault> {
@@ -99,7 +99,7 @@ impl<'run> Device<'run> for Cpu<'_, 'run> {
             let start_ns = clock.now_ns();
             // Output of a job that panicked is not used: its strand counts as unfinished and is run again or abandoned.
             let result = match panic::catch_unwind(AssertUnwindSafe(job)) {
-                Ok(result) => result.map_err(|error| Fault::new(FaultKind::Job, error.to_string())),
+                Ok(result) => result.map_err(|error| Fault::new(FaultKind::Job, error.message())),
                 Err(_) => Err(Fault::new(FaultKind::Job, "a host job panicked")),
             };
             reports.send(fence, start_ns, clock.now_ns(), result);

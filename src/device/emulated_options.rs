@@ -93,17 +93,17 @@ impl EmulatedOptions {
                 "fault_seed" => Some(&mut faults.fault_seed),
                 _ => {
                     let known = KEYS.join(", ");
-                    return Err(Error::Usage(format!(
+                    return Err(Error::usage(format!(
                         "unknown option '{key}' of an emulated device; the options are {known}"
                     )));
                 }
             };
             let number: u64 = value.parse().map_err(|_| {
-                Error::Usage(format!("'{key}' of an emulated device takes a whole number, not '{value}'"))
+                Error::usage(format!("'{key}' of an emulated device takes a whole number, not '{value}'"))
             })?;
             let counts = !["delay_seed", "memory_bytes", "fault_seed"].contains(&key);
             if counts && number == 0 {
-                return Err(Error::Usage(format!("'{key}' of an emulated device counts from 1, not from 0")));
+                return Err(Error::usage(format!("'{key}' of an emulated device counts from 1, not from 0")));
             }
             match place {
                 Some(place) => *place = Some(number),

@@ -174,7 +174,7 @@ impl Fault {
 
     /// The error that ends the program if no other device can take over the work.
     pub fn into_error(self, device: &str) -> Error {
-        Error::Device { device: device.into(), reason: self.message }
+        Error::device(device, self.message)
     }
 }
 
@@ -277,7 +277,7 @@ pub trait Device<'run> {
     fn allocate_host(&mut self, bytes: u64, kind: HostMemory) -> Result<Pinned, Fault> {
         let _ = kind;
         Pinned::pageable(bytes as usize)
-            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
+            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message()))
     }
 
     /// An allocation of this device, for copies by other devices. `None` if other devices cannot copy from this one.

@@ -169,7 +169,7 @@ fn check(holds: bool, what: &str, x: DeviceRows, y: DeviceRows) -> Result<()> {
         return Ok(());
     }
     let DeviceRows { rows, columns, .. } = x;
-    Err(Error::Usage(format!("{what} of {rows} × {columns} and {} × {} elements", y.rows, y.columns)))
+    Err(Error::usage(format!("{what} of {rows} × {columns} and {} × {} elements", y.rows, y.columns)))
 }
 
 fn same_shape(what: &str, x: DeviceRows, y: DeviceRows) -> Result<()> {

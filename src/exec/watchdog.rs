@@ -75,7 +75,7 @@ impl Coordinator<'_, '_, '_> {
                 format!("{} did not complete within {:.1} s", self.names(&hung), silent.as_secs_f64());
             if device == DeviceId::HOST {
                 let device = self.devices[number].describe().name.clone();
-                return Err(Error::Device { device, reason: message });
+                return Err(Error::device(device, message));
             }
             if !self.device_states[number].dead {
                 let fault = Fault::new(FaultKind::Hang, message);

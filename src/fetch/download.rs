@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{Receiver, RecvTimeoutError, bounded};
 
 use super::{Watcher, stored};
-use crate::error::{Error, Place, Result};
+use crate::error::{Advice, Error, Place, Reason, Result};
 use crate::threads;
 
 /// Attempts without progress before a download fails.
@@ -91,7 +91,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-fn refusal(url: &str, reason: impl Into<String>) -> Error {
+fn refusal(url: &str, reason: impl Into<Reason>) -> Error {
     Error::input(Place { source: url.into(), line: None, column: None }, reason)
 }
 
@@ -265,10 +265,8 @@ impl Download<'_> {
 
     fn too_large(&self) -> Error {
         let limit_mib = self.max_bytes >> 20;
-        refusal(
-            self.url,
-            format!("the file has more than the limit of {limit_mib} MiB; raise it with --max-mib"),
-        )
+        refusal(self.url, format!("the file has more than the limit of {limit_mib} MiB"))
+            .advise([Advice::LargerDownloads])
     }
 
     fn version_path(&self) -> PathBuf {

@@ -66,7 +66,7 @@ impl Collection {
         let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
         let own = caches.map(|caches| caches.join("rowloom").join("matrices"));
         let folder = variable("ROWLOOM_MATRICES").map(PathBuf::from).or(own).ok_or_else(|| {
-            Error::Usage("neither ROWLOOM_MATRICES, XDG_CACHE_HOME nor HOME is set; name the folder".into())
+            Error::usage("neither ROWLOOM_MATRICES, XDG_CACHE_HOME nor HOME is set; name the folder")
         })?;
         let base_url = match variable("ROWLOOM_SUITESPARSE_URL") {
             None => BASE_URL.into(),
@@ -79,7 +79,7 @@ impl Collection {
     pub fn at(mut self, base_url: &str) -> Result<Self> {
         let is_url = ["https://", "http://"].iter().any(|scheme| base_url.starts_with(scheme));
         if !is_url || base_url.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "'{}' is no address of a server; it begins with https:// or http://",
                 base_url.escape_debug()
             )));
@@ -137,12 +137,12 @@ impl Collection {
         let mut found = names.iter().filter(|known| known.name == name);
         match (found.next(), found.next()) {
             (Some(one), None) => Ok(one.clone()),
-            (Some(one), Some(other)) => Err(Error::Usage(format!(
+            (Some(one), Some(other)) => Err(Error::usage(format!(
                 "several groups have a matrix '{name}': {one}, {other}; name the group too"
             ))),
             (None, _) => {
                 let near = did_you_mean(name, names.iter().map(|known| known.name.as_str()));
-                Err(Error::Usage(format!("the collection has no matrix '{name}'{near}")))
+                Err(Error::usage(format!("the collection has no matrix '{name}'{near}")))
             }
         }
     }

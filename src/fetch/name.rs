@@ -27,7 +27,7 @@ pub fn check_part(part: &str) -> Result<()> {
     if valid {
         return Ok(());
     }
-    Err(Error::Usage(format!(
+    Err(Error::usage(format!(
         "'{}' is no name of a group or a matrix of the collection; names have letters, digits, '_', '-', '.' and '+'",
         part.escape_debug()
     )))
@@ -38,7 +38,7 @@ impl FromStr for MatrixName {
 
     fn from_str(text: &str) -> Result<Self> {
         let (group, name) = text.split_once('/').ok_or_else(|| {
-            Error::Usage(format!(
+            Error::usage(format!(
                 "'{}' has no group; write GROUP/NAME, as in HB/bcsstk01",
                 text.escape_debug()
             ))

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Advice, Error, Place, Result};
 use crate::files;
 
 const READ_BYTES: usize = 1 << 20;
@@ -48,6 +48,6 @@ pub fn check(path: &Path) -> Result<u64> {
     if recorded.trim() == format!("{hash:016x} {bytes}") {
         return Ok(bytes);
     }
-    let reason = "the archive is not the one that was downloaded; fetch it again with --again";
-    Err(Error::input(Place::file(path), reason))
+    let reason = "the archive is not the one that was downloaded";
+    Err(Error::input(Place::file(path), reason).advise([Advice::NewDownload]))
 }

@@ -28,7 +28,7 @@ impl SharedFile {
         let failed = |error| Error::write(path, error);
         let existing = std::fs::metadata(path).ok();
         if existing.as_ref().is_some_and(|target| !target.is_file()) {
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "{}: this is not a regular file; several processes write to a regular file only",
                 path.display()
             )));

@@ -20,15 +20,6 @@ impl KindOfWork {
             Self::Colmean => "colmean",
         }
     }
-
-    /// The command whose help lists the kernels.
-    pub fn command(self) -> &'static str {
-        match self {
-            Self::Spmm => "run",
-            Self::Gemm => "gemm",
-            Self::Colmean => "colmean",
-        }
-    }
 }
 
 /// A storage format of A.

@@ -3,7 +3,7 @@
 use super::cuda::CUDA_KERNELS;
 use super::id::{KernelId, KindOfWork};
 use super::table::kernels_for;
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::suggest::did_you_mean;
 
 impl KernelId {
@@ -22,10 +22,7 @@ impl KindOfWork {
                 of_work.flat_map(|kernel| kernel.variants.iter().map(|variant| kernel.variant_name(variant)));
             let names: Vec<String> = kernels_for(self).map(|info| info.name.into()).chain(forms).collect();
             let nearest = did_you_mean(name, names.iter().map(String::as_str));
-            let command = self.command();
-            Error::Usage(format!(
-                "unknown kernel '{name}'{nearest}; `rowloom {command} --help` lists the kernels"
-            ))
+            Error::usage(format!("unknown kernel '{name}'{nearest}")).advise([Advice::ListOfKernels])
         })
     }
 }

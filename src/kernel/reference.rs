@@ -41,7 +41,7 @@ fn fill<T: Scalar>(
     element: impl Fn(usize, usize) -> T,
 ) -> Result<()> {
     if x.rows() != cols || y.rows() != rows || x.k() != y.k() {
-        return Err(Error::Usage("the shapes of X and Y do not fit the matrix".into()));
+        return Err(Error::usage("the shapes of X and Y do not fit the matrix"));
     }
     for row in 0..rows {
         for (k, y) in y.row_mut(row).iter_mut().enumerate() {

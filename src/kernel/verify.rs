@@ -92,7 +92,7 @@ pub fn verify<T: Scalar>(
     let _span = tracing::info_span!("verify").entered();
     let k = x.k();
     if x.rows() != a.cols() || y.rows() != a.rows() || y.k() != k {
-        return Err(Error::Usage("the shapes of X and Y do not fit the matrix".into()));
+        return Err(Error::usage("the shapes of X and Y do not fit the matrix"));
     }
     const ROWS_PER_TASK: usize = 64;
     let tallies: Vec<Tally> = (0..a.rows().div_ceil(ROWS_PER_TASK))

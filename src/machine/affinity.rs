@@ -21,9 +21,8 @@ pub fn affinity() -> Vec<usize> {
 
 /// Binds the calling thread to one hardware thread.
 pub fn bind_current_thread(cpu: usize) -> Result<()> {
-    let failed = |reason: String| Error::Device {
-        device: "cpu".into(),
-        reason: format!("a worker cannot be bound to hardware thread {cpu}: {reason}"),
+    let failed = |reason: String| {
+        Error::device("cpu", format!("a worker cannot be bound to hardware thread {cpu}: {reason}"))
     };
     if cpu >= CpuSet::MAX_CPU {
         return Err(failed(format!("the operating system has at most {} of them", CpuSet::MAX_CPU)));

@@ -306,7 +306,7 @@ pub fn csr_to_ell_unpadded<T: Scalar>(csr: &CsrView<'_, T>) -> Result<EllUnpadde
         |((start, length), pair)| {
             *start = pair[0] - base;
             *length = u32::try_from(pair[1] - pair[0]).map_err(|_| {
-                Error::Usage("a row has 2^32 entries or more, which ELLPACK does not support".into())
+                Error::usage("a row has 2^32 entries or more, which ELLPACK does not support")
             })?;
             Ok(())
         },
@@ -336,7 +336,7 @@ pub(super) fn expand_pointers(pointers: &[u64]) -> Result<Vec<u32>> {
     };
     let rows = pointers.len() - 1;
     if rows > u32::MAX as usize {
-        return Err(Error::Usage(format!("COO has 32-bit indices and does not support {rows} rows")));
+        return Err(Error::usage(format!("COO has 32-bit indices and does not support {rows} rows")));
     }
     let mut indices = zeros::<u32>((last - first) as usize)?;
     let task_rows = rows.div_ceil(rayon::current_num_threads() * 8).max(1);

@@ -37,7 +37,7 @@ pub fn csr_to_coo<T: Scalar>(csr: &CsrView<'_, T>) -> Result<Coo<T>> {
     let (mut row_indices, mut col_indices, mut values) = (Vec::new(), Vec::new(), Vec::new());
     for row in 0..csr.rows() {
         let index = u32::try_from(row)
-            .map_err(|_| Error::Usage(format!("COO has 32-bit indices and does not support row {row}")))?;
+            .map_err(|_| Error::usage(format!("COO has 32-bit indices and does not support row {row}")))?;
         let (columns, row_values) = csr.row(row);
         for (&column, &value) in columns.iter().zip(row_values) {
             row_indices.push(index);
@@ -133,7 +133,7 @@ fn pack<T: Scalar>(rows: &Rows<T>, cols: usize) -> Result<EllUnpadded<T>> {
     row_starts.pop();
     let row_lengths =
         rows.iter().map(|row| u32::try_from(row.len())).collect::<std::result::Result<_, _>>().map_err(
-            |_| Error::Usage("a row has 2^32 entries or more, which ELLPACK does not support".into()),
+            |_| Error::usage("a row has 2^32 entries or more, which ELLPACK does not support"),
         )?;
     EllUnpadded::try_new(cols, row_starts, row_lengths, columns, values)
 }

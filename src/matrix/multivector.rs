@@ -25,7 +25,7 @@ impl<T: Scalar> MultiVector<T> {
     /// A multivector of zeros; an error if `leading_dimension` is less than `k`.
     pub fn zeros_with_leading_dimension(rows: usize, k: usize, leading_dimension: usize) -> Result<Self> {
         if leading_dimension < k {
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "the leading dimension {leading_dimension} is less than k = {k}"
             )));
         }
@@ -129,7 +129,7 @@ fn min_length(rows: usize, k: usize, leading_dimension: usize) -> usize {
 
 fn check(length: usize, rows: usize, k: usize, leading_dimension: usize) -> Result<()> {
     if leading_dimension < k || length < min_length(rows, k, leading_dimension) {
-        return Err(Error::Usage(format!(
+        return Err(Error::usage(format!(
             "{length} elements cannot hold {rows} rows of {k} with a leading dimension of {leading_dimension}"
         )));
     }

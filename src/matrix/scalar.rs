@@ -48,7 +48,7 @@ impl FromStr for Dtype {
         match text {
             "f64" => Ok(Self::F64),
             "f32" => Ok(Self::F32),
-            _ => Err(Error::Usage(format!("unknown dtype '{text}'; the supported ones are f64 and f32"))),
+            _ => Err(Error::usage(format!("unknown dtype '{text}'; the supported ones are f64 and f32"))),
         }
     }
 }

@@ -57,7 +57,7 @@ impl<T: Scalar> SlicedEll<T> {
     pub fn from_csr(matrix: CsrView<'_, T>, slicing: Slicing, memory_limit_bytes: u64) -> Result<Self> {
         let Slicing { height, window, longest, span } = slicing;
         if height == 0 || longest == 0 || span == 0 || window == 0 || window >= FIRST_OF_ROW as usize {
-            return Err(Error::Usage(format!("invalid slicing: {slicing:?}")));
+            return Err(Error::usage(format!("invalid slicing: {slicing:?}")));
         }
         let window_count = matrix.rows().div_ceil(window);
         let windows: Vec<Vec<Lane>> = (0..window_count)

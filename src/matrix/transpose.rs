@@ -14,7 +14,7 @@ const PIECES_PER_THREAD: usize = 1;
 /// Aᵀ, built in the rayon pool of the caller.
 pub fn transpose<T: Scalar>(matrix: &CsrView<'_, T>) -> Result<Csr<T>> {
     if matrix.rows() > MOST_COLUMNS {
-        return Err(Error::Usage(format!(
+        return Err(Error::usage(format!(
             "a matrix of {} rows cannot be transposed: a matrix has at most {MOST_COLUMNS} columns",
             matrix.rows()
         )));

@@ -4,7 +4,7 @@
 use super::data::{Chunk, DevicePlan, Mode, Plan, Slots, XPlan};
 use super::memory::{MAX_SLICES, RING_SLOTS};
 use super::tail::split_rows;
-use crate::error::{Error, Place, Result};
+use crate::error::{Advice, Error, Place, Result};
 use crate::kernel::Processor;
 use crate::work::{ChunkRows, Work, XOrder};
 
@@ -27,7 +27,7 @@ impl Plan {
         self.check_fits(&work.fingerprint(), work.k() as u64, work.dtype())?;
         self.check().and_then(|()| self.compare(work)).map_err(|what| {
             let place = Place { source: Self::PLACE.into(), line: None, column: None };
-            Error::input(place, format!("{what}; make it again with rowloom plan --save"))
+            Error::input(place, what).advise([Advice::NewPlan])
         })
     }
 

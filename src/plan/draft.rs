@@ -14,7 +14,7 @@ use super::shares::Balance;
 use super::tail::{split_rows, unassign_tail};
 use super::transfer::{self, Traffic, TransferChoice};
 use crate::cost::{HostRates, Profile};
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Reason, Result};
 use crate::work::{ChunkRows, Combine, Facts, Fingerprint, Forms, Position, PositionRange, Size};
 
 /// A row is split between devices only if it costs more than the whole product divided by this.
@@ -153,12 +153,13 @@ impl Draft<'_> {
     }
 
     /// What a user can do if resident parts of A do not fit.
-    pub fn resident_advice(&self) -> String {
-        match (self.gpus() < self.devices.len(), self.request.cpu_share) {
-            (false, _) => "use --mode stream, or add cpu to --devices".into(),
-            (true, Some(_)) => "use --mode stream, or leave out --cpu-share".into(),
-            (true, None) => format!("use --mode stream or {}", self.request.work.smaller_vectors()),
-        }
+    pub fn resident_advice(&self) -> Reason {
+        let other = match (self.gpus() < self.devices.len(), self.request.cpu_share) {
+            (false, _) => Advice::AddCpu,
+            (true, Some(_)) => Advice::AutomaticCpuShare,
+            (true, None) => self.request.work.smaller_vectors(),
+        };
+        vec![Advice::StreamA, other].into()
     }
 
     /// The host's rates with the copy bandwidth divided among the GPUs.

@@ -134,7 +134,7 @@ pub(super) fn describe(plan: &mut Plan) {
     };
     for device in &mut plan.devices {
         device.reason = match (device.computes, device.chunks) {
-            (false, _) => format!("{on_host}; add cpu to --devices to let it compute"),
+            (false, _) => format!("{on_host}; the CPU is not among the devices that compute"),
             (true, 0) if rows == 0 => "no share: there are no rows".into(),
             // A sum over all rows has one row, and few chunks because few devices help.
             (true, 0) if !concatenates => "no share: the other devices finish before it could help".into(),
@@ -152,7 +152,7 @@ pub(super) fn describe(plan: &mut Plan) {
 pub(super) fn mode_reason(mode: Mode, repeat: u64, requested: bool, gpus: usize) -> String {
     let why = match mode {
         _ if gpus == 0 => "A stays in the host's memory, where the CPU computes".to_string(),
-        _ if requested => "requested with --mode".into(),
+        _ if requested => "as requested".into(),
         Mode::Resident => {
             format!(
                 "A, X and Y fit in device memory, and A is copied once for {}",

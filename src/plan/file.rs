@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::data::{PLAN_VERSION, Plan};
-use crate::error::{Error, Place, Result};
+use crate::error::{Advice, Error, Place, Result};
 use crate::files;
 use crate::matrix::Dtype;
 use crate::work::Fingerprint;
@@ -29,19 +29,17 @@ impl Plan {
         let text = files::read_regular(path)?;
         let damaged = |error: serde_json::Error| {
             let place = Place::line(path.display().to_string(), error.line() as u64);
-            Error::input(place, format!("not a plan: {error}; make it again with rowloom plan --save"))
+            Error::input(place, format!("not a plan: {error}")).advise([Advice::NewPlan])
         };
         let Versioned { version } = serde_json::from_slice(&text).map_err(damaged)?;
         if version != PLAN_VERSION {
-            let reason = format!(
-                "the plan has version {version}, but this program reads version {PLAN_VERSION}; make it again"
-            );
-            return Err(Error::input(Place::file(path), reason));
+            let reason =
+                format!("the plan has version {version}, but this program reads version {PLAN_VERSION}");
+            return Err(Error::input(Place::file(path), reason).advise([Advice::NewPlan]));
         }
         let plan: Self = serde_json::from_slice(&text).map_err(damaged)?;
         plan.check().map_err(|what| {
-            let reason = format!("the plan is invalid: {what}; make it again with rowloom plan --save");
-            Error::input(Place::file(path), reason)
+            Error::input(Place::file(path), format!("the plan is invalid: {what}")).advise([Advice::NewPlan])
         })?;
         Ok(plan)
     }
@@ -49,8 +47,8 @@ impl Plan {
     /// An error unless the plan was made for this matrix, K and type.
     pub fn check_fits(&self, matrix: &Fingerprint, k: u64, dtype: Dtype) -> Result<()> {
         let made_for = |what: &str, planned: String, given: String| {
-            let advice = "make a new plan, or leave out --plan";
-            Err(Error::Usage(format!("the plan was made for {what} {planned}, not {given}; {advice}")))
+            let reason = format!("the plan was made for {what} {planned}, not {given}");
+            Err(Error::usage(reason).advise([Advice::NewPlan, Advice::NoPlan]))
         };
         if self.matrix != *matrix {
             return made_for("the matrix", self.matrix.to_string(), matrix.to_string());

@@ -9,7 +9,7 @@ use super::set_up::compared_set_up_s;
 use super::vectors::make_on_vectors;
 use super::worth;
 use crate::cost::cpu_profile;
-use crate::error::{Counted, Error, Result, Seconds};
+use crate::error::{Advice, Counted, Error, Result, Seconds};
 use crate::work::Layouts;
 
 /// A later candidate must take at most this share of the best time so far.
@@ -26,10 +26,10 @@ pub fn make(request: &PlanRequest<'_>) -> Result<Plan> {
 /// The plan with the shortest predicted time, as if all devices were those of one machine.
 pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
     if request.devices.is_empty() {
-        return Err(Error::Usage("there is no device to plan for; use --devices cpu".into()));
+        return Err(Error::usage("there is no device to plan for").advise([Advice::CpuOnly]));
     }
     if request.devices.iter().filter(|device| device.profile.link.is_none()).count() > 1 {
-        return Err(Error::Usage("cpu is named twice; name it once".into()));
+        return Err(Error::usage("cpu is named twice; name it once"));
     }
     let host_profile = cpu_profile(request.host.cores as usize, u64::MAX)?;
     let fingerprint = request.work.fingerprint();

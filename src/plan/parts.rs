@@ -12,7 +12,7 @@ use super::interior::interior_apart;
 use super::memory::{Need, RING_SLOTS, budget, divide};
 use super::part::{CHUNKS_PER_DEVICE, DeviceChunks, KnownChunks, Part};
 use super::request::DeviceSpec;
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Advice, Bytes, Error, Result};
 use crate::work::{ChunkRows, Combine, Position, PositionRange, XChoice, XOrder};
 
 /// Largest chunk: larger ones are not copied faster.
@@ -292,10 +292,8 @@ impl Draft<'_> {
         }
         let sum = counts.iter().fold(0usize, |sum, &count| sum.saturating_add(count));
         if sum > MAX_CHUNKS {
-            let advice = "use a larger --chunk-bytes";
-            return Err(Error::Usage(format!(
-                "{sum} chunks exceed the limit of {MAX_CHUNKS} for a plan; {advice}"
-            )));
+            let reason = format!("{sum} chunks exceed the limit of {MAX_CHUNKS} for a plan");
+            return Err(Error::usage(reason).advise([Advice::LargerChunks]));
         }
         Ok(counts)
     }
@@ -353,8 +351,8 @@ impl Draft<'_> {
                 limit_bytes: budget(device),
                 advice: match (self.mode, self.request.chunks) {
                     (Mode::Resident, _) => self.resident_advice(),
-                    (_, Some(_)) => format!("use more --chunks or {}", work.smaller_vectors()),
-                    _ => format!("use a larger --mem-limit, {}, or --devices cpu", work.smaller_vectors()),
+                    (_, Some(_)) => vec![Advice::MoreChunks, work.smaller_vectors()].into(),
+                    _ => vec![Advice::MoreDeviceMemory, work.smaller_vectors(), Advice::CpuOnly].into(),
                 },
             })?;
         }

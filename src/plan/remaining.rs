@@ -2,7 +2,7 @@
 
 use super::data::{Chunk, DevicePlan, Mode, Plan, XPlan};
 use super::predict::Steps;
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 
 /// The chunks and split rows that are not in Y yet, and the devices that are alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,12 +65,8 @@ impl Plan {
             let done_s = |device: u32| busy_s[device as usize] + self.chunk_s(chunk, device);
             let Some(device) = able.min_by(|&a, &b| done_s(a).total_cmp(&done_s(b)).then(a.cmp(&b))) else {
                 let home = self.devices.get(chunk.home as usize);
-                return Err(Error::Device {
-                    device: home.map_or_else(String::new, |device| device.name.clone()),
-                    reason: format!(
-                        "it is lost, and no device is left that can take over chunk {index}; add cpu to --devices"
-                    ),
-                });
+                let reason = format!("it is lost, and no device is left that can take over chunk {index}");
+                return Err(Error::device(home.map_or("", |device| &device.name), reason).advise([Advice::AddCpu]));
             };
             busy_s[device as usize] = done_s(device);
             takers[index] = vec![device];

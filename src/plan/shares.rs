@@ -5,7 +5,7 @@ use super::draft::Draft;
 use super::explain::list;
 use super::memory::budget;
 use super::request::DeviceSpec;
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 
 /// The reason of the shares in words.
 pub(super) struct Balance {
@@ -76,7 +76,7 @@ impl Draft<'_> {
         let is_even = words.len() == 1;
         let words = words.join(", ");
         let (words, cause) = match self.request.cpu_share {
-            Some(_) => (format!("shares: the CPU's as requested with --cpu-share: {words}"), "as requested"),
+            Some(_) => (format!("shares: the CPU's as requested: {words}"), "as requested"),
             None if !left_out.is_empty() => (
                 format!(
                     "shares: {words}; {}, named, gets nothing: its balanced share is below {:.1} %, which costs more than it gains",
@@ -115,9 +115,12 @@ impl Draft<'_> {
     /// The requested share for the CPU, and the rest in the proportions of the balance.
     fn with_cpu_share(&self, balanced: Vec<f64>, cpu_share: f64) -> Result<Vec<f64>> {
         let is_cpu: Vec<bool> = self.in_order().map(|device| device.profile.link.is_none()).collect();
-        if !is_cpu.contains(&true) || !(0.0..=1.0).contains(&cpu_share) {
-            let message = "--cpu-share is from 0 to 1, and cpu must be among the --devices";
-            return Err(Error::Usage(message.into()));
+        if !(0.0..=1.0).contains(&cpu_share) {
+            return Err(Error::usage(format!("the share of the CPU is {cpu_share}, but must be from 0 to 1")));
+        }
+        if !is_cpu.contains(&true) {
+            let reason = "the CPU has a share, but is not among the devices";
+            return Err(Error::usage(reason).advise([Advice::AddCpu, Advice::AutomaticCpuShare]));
         }
         let others: f64 =
             balanced.iter().zip(&is_cpu).filter(|(_, cpu)| !**cpu).map(|(share, _)| share).sum();

@@ -103,10 +103,10 @@ pub(super) fn faster(
 pub(super) fn requested(plan: &Plan) -> String {
     match registered_operands(plan) {
         Some(_) => format!(
-            "transfer: registered: requested with --transfer; registering takes {} once",
+            "transfer: registered: as requested; registering takes {} once",
             Seconds(plan.set_up.register_s)
         ),
-        None => "transfer: staged: no operand can be registered, although --transfer requests it".into(),
+        None => "transfer: staged: no operand can be registered, although this was requested".into(),
     }
 }
 

@@ -4,7 +4,7 @@ use super::data::{Mode, Plan};
 use super::make::make_of_devices;
 use super::request::PlanRequest;
 use crate::cost::Cluster;
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 
 /// The bandwidth of links that do not count.
 const UNLIMITED_GB_PER_S: f64 = (1 << 20) as f64;
@@ -13,14 +13,13 @@ const UNLIMITED_GB_PER_S: f64 = (1 << 20) as f64;
 ///
 /// X and Y do not cross the links with each product, so the links do not count in the shares. The predicted time has no exchange.
 pub fn make_on_vectors(request: &PlanRequest<'_>) -> Result<Plan> {
-    let refused = |flag: &str, advice: &str| {
-        Err(Error::Usage(format!("{flag} has no effect on a product on vectors: {advice}; remove it")))
-    };
     if request.mode.is_some_and(|mode| mode != Mode::Resident) {
-        return refused("--mode", "A, X and Y stay on the devices");
+        let reason = "a product on vectors has no other mode: A, X and Y stay on the devices";
+        return Err(Error::usage(reason).advise([Advice::AutomaticMode]));
     }
     if request.cpu_share.is_some() {
-        return refused("--cpu-share", "the balance of the devices sets their shares");
+        let reason = "a product on vectors has no share of the CPU: the balance of the devices sets their shares";
+        return Err(Error::usage(reason).advise([Advice::AutomaticCpuShare]));
     }
     let mut of_vectors = request.clone();
     // Over ranks all kernels are canonical.

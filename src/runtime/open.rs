@@ -121,7 +121,7 @@ impl RuntimeBuilder {
 
     /// Starts the worker threads. Devices are opened later, when they are needed.
     pub fn open(self) -> Result<Runtime> {
-        let devices: Devices = self.devices.parse().map_err(Error::Usage)?;
+        let devices: Devices = self.devices.parse().map_err(Error::usage)?;
         let (machine, pool) = match self.pool {
             Some(known) => known,
             None => {
@@ -316,7 +316,7 @@ impl Runtime {
         let (devices, bank, looked) = (devices.clone(), bank.clone(), looked.clone());
         let thread = std::thread::Builder::new().name("open GPUs".into());
         let spawned = thread.spawn(move || {
-            let failed = open_cards(&devices, &bank).err().map(|error| error.to_string());
+            let failed = open_cards(&devices, &bank).err().map(|error| error.message());
             let _ = looked.set(failed);
         });
         match spawned {
@@ -350,7 +350,7 @@ impl Runtime {
 fn open_cards(devices: &Devices, bank: &DeviceBank) -> Result<()> {
     let cuda = devices.cuda()?;
     if cuda.is_empty() {
-        return Err(Error::Device { device: "cuda".into(), reason: "the driver lists no GPU".into() });
+        return Err(Error::device("cuda", "the driver lists no GPU"));
     }
     let options = device_options(devices)?;
     cuda.iter().try_for_each(|device| bank.get(&device.name, &options).map(drop))

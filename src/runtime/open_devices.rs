@@ -112,8 +112,8 @@ impl OpenDevices {
         watchdog_timeout: Duration,
     ) -> Result<Outcome> {
         if pool.is_worker() {
-            return Err(Error::Usage(
-                "a product on several devices cannot be run from a worker thread of its own pool".into(),
+            return Err(Error::usage(
+                "a product on several devices cannot be run from a worker thread of its own pool",
             ));
         }
         let mut locked = self.lock_all();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rayon::{Scope, ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::machine::{Machine, bind_current_thread};
 
 /// One of this many hardware threads is spared for the threads that issue work to devices.
@@ -39,7 +39,8 @@ impl Pool {
             if threads <= machine.usable_cpus.len() { machine.placement(threads) } else { Vec::new() };
         Self::placed(threads, placement).map_err(|error| match asked {
             Some(_) => {
-                Error::Usage(format!("{threads} threads cannot be started: {error}; use a smaller --threads"))
+                let reason = format!("{threads} threads cannot be started: {error}");
+                Error::usage(reason).advise([Advice::FewerThreads])
             }
             None => crate::threads::refused(error),
         })

@@ -100,10 +100,10 @@ impl<'plan> Recovery<'plan> {
     /// An error if no device is left. The first fault is the cause of the others.
     fn check_devices_left(&self) -> Result<()> {
         match self.faults.first() {
-            Some(fault) if !self.plan.computing().any(|device| self.is_alive(device)) => Err(Error::Device {
-                device: fault.device.clone(),
-                reason: format!("{}: {}; no device is left to take over its work", fault.task, fault.error),
-            }),
+            Some(fault) if !self.plan.computing().any(|device| self.is_alive(device)) => {
+                let FaultReport { device, task, error, .. } = fault;
+                Err(Error::device(device, format!("{task}: {error}; no device is left to take over its work")))
+            }
             _ => Ok(()),
         }
     }
@@ -114,7 +114,7 @@ impl<'plan> Recovery<'plan> {
         if let Some(hang) = hang {
             let task = round.planned.describe(hang.task);
             let reason = format!("{task}: {}", hang.fault.message);
-            scope.end_process_if_in_use(&Error::Device { device: self.name(hang.device), reason });
+            scope.end_process_if_in_use(&Error::device(self.name(hang.device), reason));
         }
     }
 
@@ -122,8 +122,8 @@ impl<'plan> Recovery<'plan> {
     pub fn explain(&self, error: Error) -> Error {
         match (error, self.faults.first()) {
             (Error::Device { device, reason }, Some(fault)) => {
-                let reason = format!("{}: {}; {reason}", fault.task, fault.error);
-                Error::Device { device, reason }
+                let words = |words: &str| format!("{}: {}; {words}", fault.task, fault.error);
+                Error::device(device, reason.map_words(words))
             }
             (error, _) => error,
         }

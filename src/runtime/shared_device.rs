@@ -202,7 +202,7 @@ pub fn open_device(
     if name.starts_with("emu:") {
         return open_emulated(name, emulated, clock, reports);
     }
-    Err(Error::Usage(format!(
+    Err(Error::usage(format!(
         "{name} cannot be opened: simulated devices compute no values, only times; use cpu, cuda:0 or emu:0"
     )))
 }
@@ -215,8 +215,7 @@ fn open_emulated(name: &str, options: EmulatedOptions, clock: Clock, reports: Re
 
 #[cfg(not(feature = "emulator"))]
 fn open_emulated(name: &str, _: EmulatedOptions, _: Clock, _: Reports) -> Result<AnyDevice> {
-    let reason = "this build has no emulator; the feature `emulator` of the crate adds it".into();
-    Err(Error::Device { device: name.into(), reason })
+    Err(Error::device(name, "this build has no emulator").advise([crate::error::Advice::EmulatorBuild]))
 }
 
 /// The memory of one product or vector on a device. It is freed when this is dropped.

@@ -53,7 +53,7 @@ impl StudyConfig {
         let counted =
             self.sweep.iter().fold(0u64, |sum, sweep| sum.saturating_add(sweep.count(most_threads)));
         if counted > MAX_CASES {
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "the study has {counted} cases, but at most {MAX_CASES} can be measured; shorten its lists"
             )));
         }
@@ -164,7 +164,7 @@ impl Sweep {
             for &dtype in &self.dtype {
                 for threads in self.threads.numbers(most_threads) {
                     for devices in &self.devices {
-                        let matrix = with_counts(matrix, threads, count(devices)).map_err(Error::Usage)?;
+                        let matrix = with_counts(matrix, threads, count(devices)).map_err(Error::usage)?;
                         let base = Case {
                             sweep: self.name.clone(),
                             subject: self.subject,

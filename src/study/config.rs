@@ -239,7 +239,7 @@ impl StudyConfig {
     fn check(&self, file: &TomlFile) -> Result<()> {
         let Measure { repeat, time_cap_s, .. } = self.measure;
         let wrong =
-            |path: &[&str], reason: &str| Err(Error::Usage(format!("{}: {reason}", file.place_of(path))));
+            |path: &[&str], reason: &str| Err(Error::usage(format!("{}: {reason}", file.place_of(path))));
         if repeat == Some(0) {
             return wrong(&["measure", "repeat"], "repeat must be at least 1");
         }

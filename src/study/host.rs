@@ -54,7 +54,7 @@ impl<T: Kernels> Subject<T> for HostBench<'_, T> {
         let prepare = || CpuProduct::prepare(self.matrix, id, settings, self.memory_limit_bytes);
         match self.pool.install(prepare) {
             Ok(product) => self.product = Some((kernel, product)),
-            Err(error @ (Error::Usage(_) | Error::DoesNotFit { .. })) => return Ok(Err(error.to_string())),
+            Err(error @ (Error::Usage(_) | Error::DoesNotFit { .. })) => return Ok(Err(error.message())),
             Err(error) => return Err(error),
         }
         Ok(Ok(()))

@@ -107,7 +107,7 @@ impl PythonPeer {
         });
         self.send(request.to_string().as_bytes(), &[bytemuck::cast_slice(x.data())])?;
         let Reply { seconds } = self.line()?;
-        let mut y = MultiVector::<T>::zeros(self.rows, x.k()).map_err(|error| error.to_string())?;
+        let mut y = MultiVector::<T>::zeros(self.rows, x.k()).map_err(|error| error.message())?;
         let bytes = bytemuck::cast_slice_mut(y.data_mut());
         self.output.read_exact(bytes).map_err(|error| error.to_string())?;
         let view: MultiVectorView<'_, T> = y.view();

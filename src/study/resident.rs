@@ -103,7 +103,7 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
                 Ok(Stored { storage, range })
             }
             // Not every format can hold every matrix.
-            Err(error @ (Error::Usage(_) | Error::DoesNotFit { .. })) => Err(error.to_string()),
+            Err(error @ (Error::Usage(_) | Error::DoesNotFit { .. })) => Err(error.message()),
             Err(error) => return Err(error),
         };
         self.stored.insert(key, stored);
@@ -219,7 +219,7 @@ impl<T: Scalar> Subject<T> for ResidentBench<'_, T> {
         let vectors = self.vectors()?;
         match kernel.shape(&variant, T::DTYPE, stored.storage.grid_items(), vectors.k) {
             Ok(_) => Ok(Ok(())),
-            Err(error) => Ok(Err(error.to_string())),
+            Err(error) => Ok(Err(error.message())),
         }
     }
 

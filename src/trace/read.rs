@@ -18,10 +18,9 @@ use serde_json::{Map, Value};
 use super::lanes::LATEST_NS;
 use super::model::{Arguments, Category, Lane, LaneId, ProcessId, Span, SpanId, Trace};
 use super::write::{ADJUSTMENTS_KEY, FORMAT, FORMAT_KEY};
-use crate::error::{Error, Place, Result};
+use crate::error::{Advice, Error, Place, Result};
 
-const NOT_A_ROWLOOM_TRACE: &str =
-    "this is not a trace that Rowloom wrote; make one with `rowloom run MATRIX --trace FILE`";
+const NOT_A_ROWLOOM_TRACE: &str = "this is not a trace that Rowloom wrote";
 
 impl Trace {
     /// Reads a trace that [`Trace::write`] wrote; any other or damaged file is an input error.
@@ -53,7 +52,7 @@ impl Trace {
 }
 
 fn not_a_trace(path: &Path) -> Error {
-    Error::input(Place::file(path), NOT_A_ROWLOOM_TRACE)
+    Error::input(Place::file(path), NOT_A_ROWLOOM_TRACE).advise([Advice::NewTrace])
 }
 
 /// The error at a line of the file.

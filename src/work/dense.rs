@@ -7,7 +7,7 @@ use super::kind::{Forms, KernelRequest};
 use super::pitch::{XOrder, pitch_bytes};
 use super::rows::{ChunkRows, Position, PositionRange};
 use crate::cost::{Candidate, Choice, Form, Profile};
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::kernel::{KernelId, KindOfWork, Order, Processor};
 use crate::matrix::Dtype;
 
@@ -96,7 +96,8 @@ pub(super) fn forms(
 ) -> Result<Forms> {
     if let Some(format) = request.format.filter(|format| *format != crate::kernel::Format::Dense) {
         let name = format.name();
-        return Err(Error::Usage(format!("the matrix is dense, not {name}; leave out --format")));
+        let reason = format!("the matrix is dense, not {name}");
+        return Err(Error::usage(reason).advise([Advice::AutomaticFormat]));
     }
     let allowed = |kernel: &&KernelId| {
         let is_installed = **kernel != KernelId::Cublas || request.cublas;
@@ -112,34 +113,28 @@ pub(super) fn forms(
     let Some(kernel) = request.kernel else { return Ok(forms) };
     let info = kernel.info();
     if info.work != work || request.variant.is_some_and(|variant| variant != Form::cpu(kernel).variant) {
-        let command = work.command();
-        return Err(Error::Usage(format!(
-            "kernel {} cannot be used here; `rowloom {command} --help` lists the kernels",
-            info.name
-        )));
+        let reason = format!("kernel {} cannot be used here", info.name);
+        return Err(Error::usage(reason).advise([Advice::ListOfKernels]));
     }
     if request.reproducible && info.order != Order::Canonical {
-        return Err(Error::Usage(format!(
-            "the order of additions of kernel {} is not canonical; leave out --kernel or --reproducible",
-            info.name
-        )));
+        let reason = format!("the order of additions of kernel {} is not canonical", info.name);
+        return Err(Error::usage(reason).advise([Advice::AutomaticKernel, Advice::AnyOrder]));
     }
     if kernel == KernelId::Cublas && !(request.has_gpu && request.cublas) {
-        let reason = match request.has_gpu {
-            true => "the library cuBLAS, which was not found; `rowloom devices` says how to install it",
-            false => "a CUDA GPU and the library cuBLAS: add cuda:0 to --devices",
-        };
-        return Err(Error::Usage(format!("kernel cublas needs {reason}")));
+        return Err(match request.has_gpu {
+            true => Error::usage("kernel cublas needs the library cuBLAS, which was not found")
+                .advise([Advice::ListOfLibraries]),
+            false => Error::usage("kernel cublas needs a CUDA GPU and the library cuBLAS").advise([Advice::AddGpu]),
+        });
     }
     match info.runs_on {
         Processor::Gpu if !request.has_gpu => {
-            return Err(Error::Usage(format!(
-                "kernel {} needs a GPU: add one to --devices, or the emulated one, emu:0",
-                info.name
-            )));
+            let reason = format!("kernel {} needs a GPU", info.name);
+            return Err(Error::usage(reason).advise([Advice::AddGpu]));
         }
         Processor::Cpu if !request.has_cpu => {
-            return Err(Error::Usage(format!("kernel {} needs the CPU: add cpu to --devices", info.name)));
+            let reason = format!("kernel {} needs the CPU", info.name);
+            return Err(Error::usage(reason).advise([Advice::AddCpu]));
         }
         Processor::Gpu => forms.gpu = candidates(&[kernel]),
         Processor::Cpu => forms.cpu = candidates(&[kernel]),

@@ -10,7 +10,7 @@ use super::operands::{Output, SharedBytes, XChoice};
 use super::pitch::{XOrder, pitch_bytes};
 use super::rows::{ChunkRows, Position, PositionRange};
 use crate::cost::{Candidate, Choice, Form, Profile};
-use crate::error::Result;
+use crate::error::{Advice, Result};
 use crate::kernel::cuda::Variant;
 use crate::kernel::{Format, KernelId, Processor};
 use crate::matrix::Dtype;
@@ -135,8 +135,8 @@ pub trait Kind: Debug + Send + Sync {
         false
     }
 
-    /// What makes X and Y smaller, as advice to a user whose device memory is too small.
-    fn smaller_vectors(&self) -> &'static str;
+    /// What makes X and Y smaller, where device memory is too small.
+    fn smaller_vectors(&self) -> Advice;
 
     /// What identifies the job.
     fn fingerprint(&self) -> Fingerprint;

@@ -151,7 +151,7 @@ fn plans(folder: &Path) -> Vec<Planned> {
 fn run(pool: &Arc<Pool>, path: &Path, matrix: &Csr<f64>, k: usize) -> Result<bool> {
     let plan = Plan::load(path)?;
     if plan.k != k as u64 {
-        return Err(Error::Usage("another K".into()));
+        return Err(Error::usage("another K"));
     }
     let runtime = Runtime::builder().devices("cpu,emu:0").pool(Machine::detect(), pool.clone()).open()?;
     let mut product = runtime.product(matrix.view()).columns(k).plan(plan).build()?;

@@ -248,7 +248,7 @@ fn allow_shared_memory(function: sys::CUfunction, name: &str, bytes: u32) -> Res
 fn shape_of(launch: &Launch, variant: &Variant) -> Result<LaunchShape, Fault> {
     let shape = CudaKernel::of(launch.kernel)
         .and_then(|kernel| kernel.shape(variant, launch.dtype, launch.items, launch.k));
-    shape.map_err(|error| Fault::new(FaultKind::Misuse, error.to_string()))
+    shape.map_err(|error| Fault::new(FaultKind::Misuse, error.message()))
 }
 
 fn upload(stream: &Stream, copy: &Copy) -> Result<(), DriverError> {

@@ -69,7 +69,7 @@ impl CudaDevice {
                 Ok((faulty.map_or(action, Action::Fault), what, Vec::new()))
             }
             (Operation::VectorLaunch(launch), LaneKind::Compute) => {
-                let launch = launch.entry_launch().map_err(|error| misuse(error.to_string()))?;
+                let launch = launch.entry_launch().map_err(|error| misuse(error.message()))?;
                 let name = launch.kernel.name;
                 Ok((Action::EntryLaunches(vec![self.bind_entry_launch(launch)?]), name, Vec::new()))
             }
@@ -91,9 +91,9 @@ impl CudaDevice {
     }
 
     fn bind_launch(&self, launch: Launch) -> Result<(Action, &'static str), Fault> {
-        let kernel = CudaKernel::of(launch.kernel).map_err(|error| misuse(error.to_string()))?;
+        let kernel = CudaKernel::of(launch.kernel).map_err(|error| misuse(error.message()))?;
         let Launch { variant, dtype, items, k, .. } = &launch;
-        let shape = kernel.shape(variant, *dtype, *items, *k).map_err(|error| misuse(error.to_string()))?;
+        let shape = kernel.shape(variant, *dtype, *items, *k).map_err(|error| misuse(error.message()))?;
         let name = launch.kernel.name();
         let words = self.words(name, &launch.arguments, kernel.parameters)?;
         Ok((Action::Launch { launch, shape, words }, name))

@@ -58,14 +58,14 @@ pub fn libraries() -> Vec<Library> {
         Library {
             name: "cuBLAS",
             found: cublas_is_installed().then(|| "installed".into()),
-            use_for: "rowloom gemm --kernel cublas",
+            use_for: "the kernel cublas of dense products",
             advice: "install libcublas of the CUDA toolkit, or pip install nvidia-cublas and add its folder to \
                      LD_LIBRARY_PATH",
         },
         Library {
             name: "cuSPARSE",
             found: cusparse.then(|| "installed".into()),
-            use_for: "rowloom bench --against cusparse",
+            use_for: "comparisons of kernels with cuSPARSE",
             advice: "install libcusparse of the CUDA toolkit, or pip install nvidia-cusparse and add its folder to \
                      LD_LIBRARY_PATH",
         },

@@ -56,7 +56,7 @@ pub fn measure_card(card: u32) -> Result<CardRates, Fault> {
     let on_card = [DeviceMemory::allocate(&context, bytes)?, DeviceMemory::allocate(&context, bytes)?];
     let pinned = [host_memory::allocate(&context, bytes)?, host_memory::allocate(&context, bytes)?];
     let pageable = AlignedBuffer::<u8>::zeroed(size);
-    let mut pageable = pageable.map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))?;
+    let mut pageable = pageable.map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message()))?;
     pageable.fill(1);
 
     let (from, mut to) = (pinned[0].read()?, pinned[1].write()?);

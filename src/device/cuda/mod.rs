@@ -296,7 +296,7 @@ impl<'run> Device<'run> for CudaDevice {
         self.check_open()?;
         match kind {
             HostMemory::Pageable => Pinned::pageable(bytes as usize)
-                .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string())),
+                .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message())),
             HostMemory::PageLocked => host_memory::allocate(&self.context, bytes),
             HostMemory::Registered => host_memory::allocate_registered(&self.context, bytes),
             HostMemory::WriteCombined => host_memory::allocate_write_combined(&self.context, bytes),

@@ -41,7 +41,7 @@ impl CudaOptions {
                 options.primary_context = match value.as_str() {
                     "own" => false,
                     "primary" => true,
-                    _ => return Err(Error::Usage("'context' is own or primary".into())),
+                    _ => return Err(Error::usage("'context' is own or primary")),
                 };
                 continue;
             }
@@ -49,7 +49,7 @@ impl CudaOptions {
                 "illegal_address_at_launch" => &mut options.illegal_address_at_launch,
                 "hang_at_launch" => &mut options.hang_at_launch,
                 _ => {
-                    return Err(Error::Usage(format!(
+                    return Err(Error::usage(format!(
                         "unknown option '{key}' of a CUDA device; the options are {}",
                         KEYS.join(", ")
                     )));
@@ -58,7 +58,7 @@ impl CudaOptions {
             *place = match value.parse() {
                 Ok(launch @ 1..) => Some(launch),
                 _ => {
-                    return Err(Error::Usage(format!(
+                    return Err(Error::usage(format!(
                         "'{key}' takes the number of a launch, counted from 1"
                     )));
                 }

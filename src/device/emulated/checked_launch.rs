@@ -10,9 +10,9 @@ use crate::kernel::cuda::{CudaKernel, LaunchShape, Parameter};
 impl EmulatedDevice {
     /// Checks a launch of a kernel for sparse products.
     pub(super) fn check_launch(&self, launch: &Launch) -> Result<Checked, Fault> {
-        let kernel = CudaKernel::of(launch.kernel).map_err(|error| misuse(error.to_string()))?;
+        let kernel = CudaKernel::of(launch.kernel).map_err(|error| misuse(error.message()))?;
         let Launch { variant, dtype, items, k, .. } = launch;
-        let shape = kernel.shape(variant, *dtype, *items, *k).map_err(|error| misuse(error.to_string()))?;
+        let shape = kernel.shape(variant, *dtype, *items, *k).map_err(|error| misuse(error.message()))?;
         let name = kernel.entry(*dtype, variant);
         let times = launch.batch.unwrap_or(1);
         self.bind(name, shape, kernel.parameters, &launch.arguments, times)

@@ -200,7 +200,7 @@ impl EmulatedDevice {
             }
             (Operation::Launch(launch), LaneKind::Compute) => self.check_launch(&launch),
             (Operation::VectorLaunch(launch), LaneKind::Compute) => {
-                self.check_entry_launch(&launch.entry_launch().map_err(|error| misuse(error.to_string()))?)
+                self.check_entry_launch(&launch.entry_launch().map_err(|error| misuse(error.message()))?)
             }
             (Operation::EntryLaunches(launches), LaneKind::Compute) => self.check_entry_launches(&launches),
             (Operation::Pass, _) => {
@@ -318,7 +318,7 @@ impl<'run> Device<'run> for EmulatedDevice {
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {
         self.check_open()?;
         Pinned::pageable(bytes as usize)
-            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
+            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message()))
     }
 
     fn peer_memory(&self, memory: Memory) -> Option<PeerMemory> {

@@ -48,7 +48,7 @@ impl Members {
     /// The error of a rank.
     pub fn error(&self, rank: usize, reason: String) -> Error {
         let host = self.hosts.get(rank).cloned().unwrap_or_else(|| "?".into());
-        Error::Rank { rank, host, reason, exit_code: 4 }
+        Error::Rank { rank, host, reason: reason.into(), exit_code: 4 }
     }
 }
 

@@ -163,7 +163,7 @@ impl<'run> Device<'run> for Network {
 
     fn allocate_pinned(&mut self, bytes: u64) -> std::result::Result<Pinned, Fault> {
         Pinned::pageable(bytes as usize)
-            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
+            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message()))
     }
 
     fn register<'a>(&mut self, _bytes: StableBytes<'a>) -> std::result::Result<Registration<'a>, Fault> {
@@ -394,7 +394,7 @@ impl Poller {
             }
             Err(Failure::Memory(fault)) => Err(fault),
             Err(Failure::Message(error)) => {
-                let fault = Fault::new(FaultKind::Lost, error.to_string());
+                let fault = Fault::new(FaultKind::Lost, error.message());
                 state.error.get_or_insert(error);
                 Err(fault)
             }

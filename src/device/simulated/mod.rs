@@ -213,7 +213,7 @@ impl<'run> Device<'run> for SimulatedDevice {
     /// Empty pinned memory, since nothing is copied.
     fn allocate_pinned(&mut self, _bytes: u64) -> Result<Pinned, Fault> {
         self.open()?;
-        Pinned::pageable(0).map_err(|error| Fault::new(FaultKind::OutOfMemory, error.to_string()))
+        Pinned::pageable(0).map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message()))
     }
 
     fn register<'a>(&mut self, _bytes: StableBytes<'a>) -> Result<Registration<'a>, Fault> {

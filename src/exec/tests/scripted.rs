@@ -250,7 +250,7 @@ impl<'run> Binder<'run> for ScriptedBinder {
     fn operation(&mut self, task: TaskId, slots: &HeldSlots) -> error::Result<Operation<'run>> {
         let mut script = self.0.borrow_mut();
         if script.injected.get(&task) == Some(&InjectedFault::Unbound) {
-            return Err(Error::Usage(format!("task {} cannot be made", task.0)));
+            return Err(Error::usage(format!("task {} cannot be made", task.0)));
         }
         script.bound = Some((task, slots.clone()));
         Ok(Operation::Pass)

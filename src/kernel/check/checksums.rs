@@ -8,7 +8,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::Operator;
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::matrix::Scalar;
 use crate::matrix::generate::mix;
 
@@ -365,6 +365,6 @@ pub(super) fn no_memory(bytes: usize) -> Error {
         what: "the check of a product".into(),
         needed_bytes: bytes as u64,
         limit_bytes: 0,
-        advice: "use --check never".into(),
+        advice: Advice::NoChecks.into(),
     }
 }

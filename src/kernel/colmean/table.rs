@@ -13,7 +13,7 @@ pub fn entry_point(kernel: KernelId, deviations: bool) -> Result<&'static EntryP
         KernelId::ColmeanReduce => 2,
         KernelId::ColmeanWarp => 4,
         _ => {
-            return Err(Error::Usage(format!("kernel {} has no entry point for column sums", kernel.name())));
+            return Err(Error::usage(format!("kernel {} has no entry point for column sums", kernel.name())));
         }
     };
     Ok(&COLMEAN_KERNELS[index + usize::from(deviations)])
@@ -36,7 +36,7 @@ pub fn launch_shape(
     let blocks = rows.div_ceil(block_rows.max(1));
     let is_block = block_rows.is_power_of_two() && block_rows >= (GROUP_ROWS * STRANDS) as u64;
     if !is_block || block_rows > MOST_BLOCK_ROWS || blocks > MOST_BLOCKS[0] {
-        return Err(Error::Usage(format!(
+        return Err(Error::usage(format!(
             "{} cannot be launched for {rows} rows in blocks of {block_rows}",
             kernel.name()
         )));
@@ -55,7 +55,7 @@ pub fn totals_entry_point(deviations: bool) -> &'static EntryPoint {
 pub fn totals_launch_shape(columns: u64) -> Result<LaunchShape> {
     let blocks = columns.div_ceil(TOTALS_THREADS);
     if blocks > MOST_BLOCKS[0] {
-        return Err(Error::Usage(format!("the sums of {columns} columns cannot be added up in one launch")));
+        return Err(Error::usage(format!("the sums of {columns} columns cannot be added up in one launch")));
     }
     let grid = [blocks as u32, 1, 1];
     Ok(LaunchShape { grid, block: [TOTALS_THREADS as u32, 1, 1], dynamic_shared_bytes: 0 })

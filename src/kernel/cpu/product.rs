@@ -11,7 +11,7 @@ use super::observed::RowsObserver;
 use super::rows_plan::{CpuSettings, RowsPlan};
 use super::sell_plan::{SellPlan, slicing};
 use super::tuning::Tuning;
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::kernel::KernelId;
 use crate::kernel::reference;
 use crate::kernel::scaling::scaling;
@@ -163,10 +163,8 @@ impl<T: Kernels> PreparedKernel<T> {
                 Stored::Sell(sliced, plan)
             }
             _ => {
-                return Err(Error::Usage(format!(
-                    "kernel {} needs a GPU: add one to --devices, for example cuda:0, or the emulated GPU emu:0",
-                    kernel.name()
-                )));
+                let reason = format!("kernel {} needs a GPU", kernel.name());
+                return Err(Error::usage(reason).advise([Advice::AddGpu]));
             }
         };
         let mut reason = kernel.info().summary.to_string();

@@ -137,7 +137,7 @@ impl<'a, T: Kernels> Run<'a, T> {
         if x.rows() == cols && y.rows() == rows && x.k() == k && y.k() == k {
             return Ok(());
         }
-        Err(Error::Usage(format!(
+        Err(Error::usage(format!(
             "the product is prepared for a {rows} x {cols} matrix and k = {k}, but X is {} x {} and Y is {} x {}",
             x.rows(),
             x.k(),

@@ -18,7 +18,7 @@ pub use table::CUDA_KERNELS;
 pub use variant::{Constant, Variant};
 
 use super::id::KernelId;
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::matrix::Dtype;
 
 /// The storage layout of a chunk of A in device memory.
@@ -69,7 +69,7 @@ impl CudaKernel {
         CUDA_KERNELS
             .iter()
             .find(|kernel| kernel.id == id)
-            .ok_or_else(|| Error::Usage(format!("kernel {} does not run on a GPU", id.name())))
+            .ok_or_else(|| Error::usage(format!("kernel {} does not run on a GPU", id.name())))
     }
 
     /// Whether it reads X stored by columns.
@@ -159,12 +159,12 @@ impl CudaKernel {
     ) -> Result<LaunchShape> {
         let items = items.into();
         self.grid.shape(variant, dtype, items, k).ok_or_else(|| {
-            Error::Usage(format!(
-                "kernel {} cannot be launched for {} items and k = {k}: the grid would exceed CUDA's limit of blocks; \
-                 use smaller chunks (--chunk-bytes)",
+            Error::usage(format!(
+                "kernel {} cannot be launched for {} items and k = {k}: the grid would exceed CUDA's limit of blocks",
                 self.id.name(),
                 items.count
             ))
+            .advise([Advice::SmallerChunks])
         })
     }
 }

@@ -30,7 +30,7 @@ fn check_shapes<T: Scalar>(
     if a.k() == b.rows() && a.rows() == c.rows() && b.k() == c.k() {
         return Ok(());
     }
-    Err(Error::Usage(format!(
+    Err(Error::usage(format!(
         "the product of {} × {} and {} × {} is not a matrix of {} × {}",
         a.rows(),
         a.k(),

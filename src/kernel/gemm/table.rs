@@ -8,7 +8,7 @@ use crate::matrix::Dtype;
 /// The entry points of a kernel on a GPU; a usage error for a kernel that has none.
 pub fn entry_point(kernel: KernelId) -> Result<&'static EntryPoint> {
     GEMM_KERNELS.iter().find(|entry| entry.name == kernel.name()).ok_or_else(|| {
-        Error::Usage(format!("kernel {} has no entry point for dense products", kernel.name()))
+        Error::usage(format!("kernel {} has no entry point for dense products", kernel.name()))
     })
 }
 
@@ -30,7 +30,7 @@ pub fn launch_shape(kernel: KernelId, dtype: Dtype, rows: u64, columns: u64) -> 
     let ([block_rows, block_columns], threads) = block(kernel, dtype);
     let blocks = rows.div_ceil(block_rows);
     if blocks > MOST_BLOCKS[0] {
-        return Err(Error::Usage(format!(
+        return Err(Error::usage(format!(
             "{} cannot be launched for {rows} rows: the grid would exceed CUDA's limits",
             kernel.name()
         )));

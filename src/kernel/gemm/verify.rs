@@ -27,10 +27,10 @@ pub fn verify<T: Scalar>(
     let fits = a.k() == b.rows() && a.rows() == c.rows() && b.k() == c.k();
     let old = old.filter(|_| scaling.reads_old());
     if !fits || !old.is_none_or(same_shape) || old.is_some() != scaling.reads_old() {
-        return Err(Error::Usage("the shapes of A, B and C do not fit each other".into()));
+        return Err(Error::usage("the shapes of A, B and C do not fit each other"));
     }
     if let Some(row) = rows.iter().find(|&&row| row >= c.rows()) {
-        return Err(Error::Usage(format!("C has no row {row}; it has {} rows", c.rows())));
+        return Err(Error::usage(format!("C has no row {row}; it has {} rows", c.rows())));
     }
     let tallies: Vec<Tally> = rows
         .par_iter()

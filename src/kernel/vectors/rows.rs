@@ -30,7 +30,7 @@ impl<T: Kernels> Factor<'_, T> {
             Self::All(factor) => Ok(vec![factor; k * rows]),
             Self::Columns(factors) if factors.len() == k => Ok(factors.repeat(rows)),
             Self::Columns(factors) => {
-                Err(Error::Usage(format!("{} factors were given for {k} columns", factors.len())))
+                Err(Error::usage(format!("{} factors were given for {k} columns", factors.len())))
             }
         }
     }
@@ -39,7 +39,7 @@ impl<T: Kernels> Factor<'_, T> {
 /// An error unless X and Y have equally many rows.
 pub(super) fn same_rows(x_rows: usize, y_rows: usize) -> Result<()> {
     if x_rows != y_rows {
-        return Err(Error::Usage(format!("X has {x_rows} rows and Y has {y_rows}")));
+        return Err(Error::usage(format!("X has {x_rows} rows and Y has {y_rows}")));
     }
     Ok(())
 }
@@ -47,7 +47,7 @@ pub(super) fn same_rows(x_rows: usize, y_rows: usize) -> Result<()> {
 fn same_shape<T: Kernels>(x: MultiVectorView<'_, T>, y: &MultiVectorViewMut<'_, T>) -> Result<()> {
     same_rows(x.rows(), y.rows())?;
     if x.k() != y.k() {
-        return Err(Error::Usage(format!("X has {} columns and Y has {}", x.k(), y.k())));
+        return Err(Error::usage(format!("X has {} columns and Y has {}", x.k(), y.k())));
     }
     Ok(())
 }
@@ -209,7 +209,7 @@ pub fn times<T: Kernels>(
 ) -> Result<()> {
     same_rows(x.rows(), y.rows())?;
     if s.rows() != x.k() || s.k() != y.k() {
-        return Err(Error::Usage(format!(
+        return Err(Error::usage(format!(
             "a product of {} columns to {} columns needs a small matrix of that shape; it is {} × {}",
             x.k(),
             y.k(),

@@ -19,7 +19,7 @@ pub fn partial_results<T: Kernels>(
 ) -> Result<()> {
     same_rows(x.rows(), y.rows())?;
     if sum == Sum::Dot && x.k() != y.k() {
-        return Err(Error::Usage(format!(
+        return Err(Error::usage(format!(
             "the products of columns need equally many columns; X has {} and Y has {}",
             x.k(),
             y.k()

@@ -361,7 +361,7 @@ impl VectorKernel {
         };
         let fits = x <= MAX_BLOCKS[0] && y.max(z) <= MAX_BLOCKS[1];
         if !fits || x_columns.max(y_columns) > MAX_COLUMNS {
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "{} cannot be launched for {rows} rows, {x_columns} columns of X and {y_columns} columns of Y: the grid would \
                  exceed CUDA's limits",
                 self.info().name

@@ -140,7 +140,7 @@ pub fn build<T: Scalar>(
     fill: impl Fn(usize, &mut [u32]) + Sync,
 ) -> Result<Csr<T>> {
     if shape.cols > MOST_COLUMNS as u64 {
-        return Err(Error::Usage(format!(
+        return Err(Error::usage(format!(
             "a generated matrix has at most {MOST_COLUMNS} columns, not {}",
             shape.cols
         )));
@@ -150,7 +150,7 @@ pub fn build<T: Scalar>(
     let lengths =
         |rows: Range<u64>| Ok(rows.into_par_iter().map(|row| length(row as usize) as u64).collect());
     let chosen = shape.request.rows(shape.rows, &lengths)?;
-    let too_many = |_| Error::Usage(format!("{} rows exceed the address space of this machine", shape.rows));
+    let too_many = |_| Error::usage(format!("{} rows exceed the address space of this machine", shape.rows));
     let first_row = usize::try_from(chosen.start).map_err(too_many)?;
     let rows = usize::try_from(chosen.end).map_err(too_many)? - first_row;
 

@@ -20,7 +20,7 @@ impl Grid {
     /// A square (`dimensions` 2) or a cube (3) with `n` points per side.
     fn new(n: u64, dimensions: u32) -> Result<Self> {
         n.checked_pow(dimensions).ok_or_else(|| {
-            Error::Usage(format!("a grid with n={n} has more than 2^64 points; choose a smaller n"))
+            Error::usage(format!("a grid with n={n} has more than 2^64 points; choose a smaller n"))
         })?;
         Ok(Self { n, depth: if dimensions == 3 { n } else { 1 } })
     }
@@ -83,7 +83,7 @@ pub fn axis_stencil<T: Scalar>(n: u64, dimensions: u32, request: Request<'_>) ->
 pub fn box_stencil<T: Scalar>(n: u64, depth: u64, unknowns: u64, request: Request<'_>) -> Result<Csr<T>> {
     let points = n.checked_mul(n).and_then(|plane| plane.checked_mul(depth));
     points.ok_or_else(|| {
-        Error::Usage(format!(
+        Error::usage(format!(
             "a grid with n={n} and depth={depth} has more than 2^64 points; choose a smaller one"
         ))
     })?;

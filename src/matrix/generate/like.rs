@@ -67,7 +67,7 @@ fn parse(line: &'static str) -> Option<Published> {
 pub fn find(name: &str) -> Result<Published> {
     published().find(|entry| entry.name == name).ok_or_else(|| {
         let names: Vec<&str> = published().map(|entry| entry.name).collect();
-        Error::Usage(format!(
+        Error::usage(format!(
             "gen:like: there are no statistics of '{name}'{}; the available matrices are {}",
             did_you_mean(name, names.iter().copied()),
             names.join(", ")

@@ -14,7 +14,7 @@ use crate::matrix::scalar::Scalar;
 pub fn mixed<T: Scalar>(n: u64, degree: u64, hubs: u64, request: Request<'_>) -> Result<Csr<T>> {
     let rows = n.saturating_pow(3);
     if degree.max(hubs) > rows {
-        return Err(Error::Usage(format!(
+        return Err(Error::usage(format!(
             "gen:mixed with n={n} has {rows} columns and {rows} rows of each kind; degree={degree} or hubs={hubs} exceeds that"
         )));
     }

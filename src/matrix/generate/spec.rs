@@ -55,7 +55,7 @@ impl<'a> Spec<'a> {
         let asked = words.next().unwrap_or_default();
         let Some(kind) = kinds.iter().find(|kind| kind.name == asked) else {
             let names = kinds.iter().map(|kind| kind.name);
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "unknown generator '{asked}'{}; the generators are {}",
                 did_you_mean(asked, names.clone()),
                 names.collect::<Vec<_>>().join(", ")
@@ -89,7 +89,7 @@ impl<'a> Spec<'a> {
 
     /// A usage error with `reason` and the syntax of the kind.
     pub fn usage_error(&self, reason: &str) -> Error {
-        Error::Usage(format!("gen:{}: {reason}; write gen:{}", self.text, self.kind.usage()))
+        Error::usage(format!("gen:{}: {reason}; write gen:{}", self.text, self.kind.usage()))
     }
 
     /// The value of the key `name` as text, if it was given.

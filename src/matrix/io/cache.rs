@@ -22,7 +22,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::mapping::Mapping;
 use super::write::write_file;
 use super::{Input, Progress, ReadOptions, non_finite_note};
-use crate::error::{Error, Place, Result};
+use crate::error::{Advice, Error, Place, Result};
 use crate::matrix::array::{AlignedBuffer, Array, SharedBytes};
 use crate::matrix::convert::entries;
 use crate::matrix::csr::{Csr, CsrView};
@@ -103,8 +103,8 @@ pub fn write_cache<T: Scalar>(
 ) -> Result<()> {
     let ascending = |row: usize| csr.row(row).0.windows(2).all(|pair| pair[0] < pair[1]);
     if !(0..csr.rows()).into_par_iter().with_min_len(1 << 10).all(ascending) {
-        return Err(Error::Usage(
-            "a cache holds only rows with ascending columns; sort the matrix first".into(),
+        return Err(Error::usage(
+            "a cache holds only rows with ascending columns; sort the matrix first",
         ));
     }
     let info = serde_json::to_vec(info).map_err(|error| Error::Internal(error.to_string()))?;
@@ -198,26 +198,24 @@ fn open<T: Scalar>(path: &Path, mapping: &Arc<Mapping>, options: &ReadOptions) -
 fn read_header(path: &Path, bytes: &[u8]) -> Result<Header> {
     let refused = |reason: String| Error::input(Place::file(path), reason);
     if !bytes.starts_with(&MAGIC) {
-        return Err(refused(
-            "this is not a Rowloom cache; make one from a matrix with `rowloom convert MATRIX FILE.rlm`"
-                .into(),
-        ));
+        return Err(refused("this is not a Rowloom cache".into()).advise([Advice::CacheFile]));
     }
     let header: Header = match bytes.get(..HEADER_BYTES) {
         Some(first) => bytemuck::pod_read_unaligned(first),
         None => return Err(damaged(path, "it ends within its header")),
     };
     if header.byte_order == BYTE_ORDER.swap_bytes() {
-        return Err(refused(format!("the cache is from a machine of another byte order; {AGAIN}")));
+        return Err(refused("the cache is from a machine of another byte order".into()).advise([Advice::CacheFile]));
     }
     if header.byte_order != BYTE_ORDER {
         return Err(damaged(path, "the checksum of its header is wrong"));
     }
     if header.version != VERSION {
         return Err(refused(format!(
-            "the cache has version {}, this program reads version {VERSION}; {AGAIN}",
+            "the cache has version {}, this program reads version {VERSION}",
             header.version
-        )));
+        ))
+        .advise([Advice::CacheFile]));
     }
     if header.header_hash != header.own_hash() {
         return Err(damaged(path, "the checksum of its header is wrong"));
@@ -319,10 +317,9 @@ fn wrong_checksum(path: &Path, part: &str) -> Error {
     damaged(path, &format!("the checksum of its {part} is wrong"))
 }
 
-const AGAIN: &str = "make it again with `rowloom convert`";
-
 fn damaged(path: &Path, reason: &str) -> Error {
-    Error::input(Place::file(path), format!("the cache is damaged: {reason}; {AGAIN}"))
+    let reason = format!("the cache is damaged: {reason}");
+    Error::input(Place::file(path), reason).advise([Advice::CacheFile])
 }
 
 /// The hash of the hashes of all blocks.

@@ -29,7 +29,7 @@ pub use progress::Progress;
 use super::info::Loaded;
 use super::multivector::MultiVector;
 use super::scalar::Scalar;
-use crate::error::{Error, Place, Result};
+use crate::error::{Advice, Error, Place, Result};
 use crate::files::open_regular;
 
 /// Limits of a reader.
@@ -147,18 +147,20 @@ pub fn divided_format(input: &Input) -> Result<DividedFormat> {
         Kind::Text => Ok(DividedFormat::MatrixMarket),
         Kind::Gzip | Kind::Zip | Kind::Npy => Err(Error::input(
             Place::file(&input.path),
-            "ranks read parts of a .rlm or of a plain .mtx file; convert this file with `rowloom convert FILE A.rlm`",
-        )),
+            "ranks read parts of a .rlm or of a plain .mtx file",
+        )
+        .advise([Advice::CacheFile])),
     }
 }
 
-/// A note on values that are not finite, or with `--finite` an error.
+/// A note on values that are not finite, or an error where only finite values are allowed.
 pub(crate) fn non_finite_note(path: &Path, count: u64, only_finite: bool) -> Result<Option<String>> {
     let values = counted(count, "value is not finite", "values are not finite");
     match count {
         0 => Ok(None),
         _ if only_finite => {
-            Err(Error::input(Place::file(path), format!("{values}, and --finite refuses this")))
+            let reason = format!("{values}, and only finite values are allowed");
+            Err(Error::input(Place::file(path), reason).advise([Advice::AnyValues]))
         }
         _ => Ok(Some(values)),
     }

@@ -13,7 +13,7 @@ use super::matrix_market::tally::Tally;
 use super::npy_header;
 use super::write::write_file;
 use super::{ArrayFormat, Dense, Input, ReadOptions, counted};
-use crate::error::{Error, Place, Result};
+use crate::error::{Advice, Error, Place, Result};
 use crate::files::Target;
 use crate::matrix::{Dtype, MultiVector, Scalar};
 
@@ -227,7 +227,7 @@ fn checked_header(path: &Path, bytes: &mut &[u8]) -> Result<(Header, u64, u64)> 
 
 fn overflow<T: Scalar>(path: &Path, count: u64) -> Error {
     let values = counted(count, "value overflows", "values overflow");
-    Error::input(Place::file(path), format!("{values} {}; use --dtype f64", T::DTYPE))
+    Error::input(Place::file(path), format!("{values} {}", T::DTYPE)).advise([Advice::DoublePrecision])
 }
 
 fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -> Result<Dense<T>> {
@@ -269,10 +269,8 @@ fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -
         return Err(overflow::<T>(path, too_large));
     }
     if options.finite && bad > 0 {
-        return Err(refused(format!(
-            "{}, and --finite refuses this",
-            counted(bad, "value is not finite", "values are not finite")
-        )));
+        let values = counted(bad, "value is not finite", "values are not finite");
+        return Err(refused(format!("{values}, and only finite values are allowed")).advise([Advice::AnyValues]));
     }
     let one_dimensional = shape.len() == 1;
     let notes = Tally { non_finite: bad, inexact, ..Tally::default() }.notes();

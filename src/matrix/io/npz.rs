@@ -15,7 +15,7 @@ use zip::result::ZipError;
 use super::gzip::{MOST_EXPANSION, most_text_bytes};
 use super::npy::{Element, Header, Kind, Number};
 use super::{Input, ReadOptions, counted};
-use crate::error::{Error, Place, Result};
+use crate::error::{Advice, Error, Place, Reason, Result};
 use crate::matrix::convert::{coo_to_csr, expand_pointers};
 use crate::matrix::csr::MOST_COLUMNS;
 use crate::matrix::info::SYNTHETIC_COMMENT;
@@ -159,10 +159,13 @@ impl<'a> Archive<'a> {
         &mut self,
         name: &str,
         dimensions: usize,
-        mut accept: impl FnMut(Element, &[u8]) -> std::result::Result<V, String>,
+        mut accept: impl FnMut(Element, &[u8]) -> std::result::Result<V, Reason>,
     ) -> Result<(Header, Vec<V>)> {
         let (path, options) = (self.path, self.options);
-        let refused = |reason: String| Error::input(Place::file(path), format!("{name}.npy: {reason}"));
+        let refused_for = |reason: Reason| {
+            Error::input(Place::file(path), reason.map_words(|words| format!("{name}.npy: {words}")))
+        };
+        let refused = |reason: String| refused_for(reason.into());
         let mut member = match self.zip.by_name(&format!("{name}.npy")) {
             Ok(member) => member,
             Err(ZipError::FileNotFound) => {
@@ -201,7 +204,7 @@ impl<'a> Archive<'a> {
             for element in bytes.chunks_exact(header.element.bytes) {
                 let position = values.len();
                 let value = accept(header.element, element);
-                values.push(value.map_err(|reason| refused(format!("element {position}: {reason}")))?);
+                values.push(value.map_err(|reason| refused_for(reason.map_words(|words| format!("element {position}: {words}"))))?);
             }
             left -= step as u64;
         }
@@ -280,11 +283,13 @@ impl<'a> Archive<'a> {
             let number = element.decode(bytes);
             let value = number.to_scalar::<T>();
             if number.overflows::<T>() {
-                return Err(format!("a value overflows {}; use --dtype f64", T::DTYPE));
+                let reason = format!("a value overflows {}", T::DTYPE);
+                return Err(Reason::from(reason).advise([Advice::DoublePrecision]));
             }
             if !value.to_f64().is_finite() {
                 if finite {
-                    return Err(format!("{value} is not finite, and --finite refuses it"));
+                    let reason = format!("{value} is not finite, and only finite values are allowed");
+                    return Err(Reason::from(reason).advise([Advice::AnyValues]));
                 }
                 not_finite += 1;
             }
@@ -318,13 +323,13 @@ fn check_memory(path: &Path, options: &ReadOptions, what: &str, needed_bytes: u6
 }
 
 /// An integer from 0 to below `bound`.
-fn whole(element: Element, bytes: &[u8], bound: u64) -> std::result::Result<u64, String> {
+fn whole(element: Element, bytes: &[u8], bound: u64) -> std::result::Result<u64, Reason> {
     if !matches!(element.kind, Kind::Signed | Kind::Unsigned) {
         return Err("not an integer".into());
     }
     match element.decode(bytes) {
         Number::Whole(value) if (0..i128::from(bound)).contains(&value) => Ok(value as u64),
-        Number::Whole(value) => Err(format!("{value} is outside 0..{bound}; the file is damaged")),
+        Number::Whole(value) => Err(format!("{value} is outside 0..{bound}; the file is damaged").into()),
         Number::Real(_) => Err("not an integer".into()),
     }
 }

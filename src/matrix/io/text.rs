@@ -23,7 +23,7 @@ use super::matrix_market::lines::{LONGEST_LINE, is_blank};
 use super::matrix_market::number::shown;
 use super::matrix_market::tally::Tally;
 use super::{Input, ReadOptions, counted};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Place, Reason, Result};
 use crate::matrix::info::Field;
 use crate::matrix::{MultiVector, Scalar};
 
@@ -75,13 +75,13 @@ struct Form {
 /// Why a line is refused, and the byte of the line where, counted from zero.
 #[derive(Debug)]
 struct Refusal {
-    reason: String,
+    reason: Reason,
     at: Option<usize>,
 }
 
 impl From<String> for Refusal {
     fn from(reason: String) -> Self {
-        Self { reason, at: None }
+        Self { reason: reason.into(), at: None }
     }
 }
 
@@ -396,10 +396,10 @@ fn careful_numbers<T: Scalar>(
     let mut number = |column: usize, word: &[u8]| {
         // Words are parts of the line.
         let at = Some(word.as_ptr() as usize - line.as_ptr() as usize);
-        let refuse = |reason: String| Refusal { reason, at };
+        let refuse = |reason: Reason| Refusal { reason, at };
         if word.len() > LONGEST_LINE {
             let reason = "a number this long overflows, or separators are missing";
-            return Err(refuse(format!("the number is longer than {LONGEST_LINE} bytes; {reason}")));
+            return Err(refuse(format!("the number is longer than {LONGEST_LINE} bytes; {reason}").into()));
         }
         let value = careful_value(Field::Real, false, form.finite, word, tally).map_err(refuse)?;
         take(column, value);
@@ -421,7 +421,8 @@ fn careful_numbers<T: Scalar>(
                             "a comma is missing before {}; line {} separates numbers by commas",
                             shown(second),
                             form.line
-                        ),
+                        )
+                        .into(),
                         at: Some(second.as_ptr() as usize - line.as_ptr() as usize),
                     }),
                     (Some(word), None) => number(column, word),

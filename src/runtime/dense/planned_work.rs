@@ -84,7 +84,7 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
     pub(in crate::runtime) fn change_work(&mut self, work: J::Work) -> Result<()> {
         let resolved = self.resolved.as_ref().filter(|_| !self.given);
         let resolved = resolved
-            .ok_or_else(|| Error::Usage("the given plan is for another job; make it again".into()))?;
+            .ok_or_else(|| Error::usage("the given plan is for another job; make it again"))?;
         let start = Instant::now();
         let request = request(&self.options, resolved, work.into(), &self.a);
         self.plan = self.runtime.pool().install(|| make(&request))?;

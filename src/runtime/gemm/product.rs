@@ -110,7 +110,7 @@ impl<'a, T: PackedProduct> Gemm<'a, T> {
         let Shape { rows, depth, columns, .. } = self.work;
         let (b, c) = (host_input(b, depth, columns)?, host_output(c, rows, columns)?);
         if (b.rows(), b.k(), c.rows(), c.k()) != (depth, columns, rows, columns) {
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "the product of {rows} × {depth} and {} × {} is not a matrix of {} × {}; it was built for {columns} columns",
                 b.rows(),
                 b.k(),

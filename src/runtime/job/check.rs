@@ -41,7 +41,7 @@ impl Check {
             "never" => Ok(Self::Never),
             "first" => Ok(Self::First),
             "always" => Ok(Self::Always),
-            _ => Err(Error::Usage(format!(
+            _ => Err(Error::usage(format!(
                 "'{name}' says nothing about which products are checked: use first, always or never"
             ))),
         }

@@ -133,10 +133,10 @@ fn leave_out(request: &mut PlanRequest<'_>, place: usize) -> Option<String> {
 /// cause.
 fn explain(error: Error, faults: &[FaultReport]) -> Error {
     match faults.first() {
-        Some(FaultReport { device, task, error: fault, .. }) => Error::Device {
-            device: device.clone(),
-            reason: format!("{task}: {fault}; there is no plan without it: {error}"),
-        },
+        Some(FaultReport { device, task, error: fault, .. }) => {
+            let words = |words: &str| format!("{task}: {fault}; there is no plan without it: {words}");
+            Error::device(device, error.as_reason().map_words(words))
+        }
         None => error,
     }
 }

@@ -206,8 +206,8 @@ impl<J: Job> Prepared<J> {
     ) -> Result<RunReport> {
         let in_place = self.plan().devices.iter().any(|device| device.registered.y);
         if scaling.reads_y() && in_place {
-            return Err(Error::Usage(
-                "Y = alpha A X + beta Y needs a staged Y on GPUs: leave the transfer to the planner".into(),
+            return Err(Error::usage(
+                "Y = alpha A X + beta Y needs a staged Y on GPUs: leave the transfer to the planner",
             ));
         }
         if self.is_direct() {
@@ -401,7 +401,7 @@ impl<J: Job> Prepared<J> {
         if x.rows() as u64 == cols && y.rows() as u64 == rows && x.k() == k && y.k() == k {
             return Ok(());
         }
-        Err(Error::Usage(format!(
+        Err(Error::usage(format!(
             "a {rows} x {cols} matrix prepared for k = {k} was given X of {} x {} and Y of {} x {}",
             x.rows(),
             x.k(),

@@ -119,7 +119,7 @@ pub(in crate::runtime) fn host_output<T: Kernels>(
 }
 
 fn on_devices(what: &str) -> Error {
-    Error::Usage(format!("{what} is on devices and must be in host memory; use copy_to or copy_from"))
+    Error::usage(format!("{what} is on devices and must be in host memory; use copy_to or copy_from"))
 }
 
 impl<T: Kernels> Input<T> for [T] {

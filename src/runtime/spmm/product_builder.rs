@@ -227,7 +227,7 @@ impl<'a, T: Kernels> ProductBuilder<'a, T> {
     /// Makes the first plan. Devices are opened with the first product, where they pay.
     pub fn build(self) -> Result<Product<'a, T>> {
         if self.k == 0 {
-            return Err(Error::Usage("a product needs at least one column".into()));
+            return Err(Error::usage("a product needs at least one column"));
         }
         Product::new(self)
     }

@@ -46,12 +46,12 @@ impl<'p, 'a, T: Kernels> Block<'p, 'a, T> {
     pub fn new(product: &'p mut Product<'a, T>, x: &Vectors<T>, wanted: usize) -> Result<Self> {
         let (rows, cols, k) = (product.matrix().rows(), product.matrix().cols(), x.columns());
         if rows != cols {
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "a {rows} x {cols} matrix has no eigenvalues; use a square one"
             )));
         }
         if wanted == 0 || wanted > k || k > rows {
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "{wanted} eigenvalues of a matrix with {rows} rows cannot be computed with {k} columns"
             )));
         }
@@ -157,9 +157,8 @@ impl<'p, 'a, T: Kernels> Block<'p, 'a, T> {
 }
 
 fn dependent() -> Error {
-    Error::Usage(
-        "the columns of the iteration became linearly dependent; use fewer columns, a lower degree or f64"
-            .into(),
+    Error::usage(
+        "the columns of the iteration became linearly dependent; use fewer columns, a lower degree or f64",
     )
 }
 
@@ -167,9 +166,8 @@ fn small<T: Kernels>(values: &MultiVector<T>) -> Result<Small> {
     let small = Small::new(values.k(), |row, column| values.row(row)[column].to_f64());
     match small.is_finite() {
         true => Ok(small),
-        false => Err(Error::Usage(
-            "the iteration produced numbers that are not finite; the matrix or the start vectors have such numbers or overflow"
-                .into(),
+        false => Err(Error::usage(
+            "the iteration produced numbers that are not finite; the matrix or the start vectors have such numbers or overflow",
         )),
     }
 }

@@ -11,7 +11,7 @@ use super::{
     PositionRange, SharedBytes, UniformRows, Work, XChoice, XOrder, XPlan,
 };
 use crate::cost::{Choice, Form, Load, Profile};
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::kernel::colmean::block_rows;
 use crate::kernel::{KernelId, KindOfWork, Processor};
 use crate::matrix::Dtype;
@@ -128,8 +128,8 @@ impl Kind for Colmean {
         true
     }
 
-    fn smaller_vectors(&self) -> &'static str {
-        "fewer columns"
+    fn smaller_vectors(&self) -> Advice {
+        Advice::FewerColumnsOfTable
     }
 
     fn fingerprint(&self) -> Fingerprint {

@@ -12,7 +12,7 @@ use super::{
     PositionRange, SharedBytes, UniformRows, Work, XChoice, XOrder,
 };
 use crate::cost::{Choice, Form, Profile};
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::kernel::{KernelId, KindOfWork, Processor};
 use crate::matrix::Dtype;
 
@@ -105,8 +105,8 @@ impl Kind for Gemm {
         true
     }
 
-    fn smaller_vectors(&self) -> &'static str {
-        "fewer columns of B"
+    fn smaller_vectors(&self) -> Advice {
+        Advice::FewerColumnsOfB
     }
 
     fn fingerprint(&self) -> Fingerprint {

@@ -2,7 +2,7 @@
 
 use super::cost::eligible;
 use crate::cost::{Candidate, Form};
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::kernel::cuda::CudaKernel;
 use crate::kernel::{Format, KernelId, Order, Processor};
 use crate::matrix::Dtype;
@@ -24,7 +24,7 @@ pub(super) fn forms(request: &KernelRequest, layouts: Layouts, dtype: Dtype, k: 
     if of_gpus.is_empty() {
         let names: Vec<&str> = gpu.iter().map(|kernel| kernel.name()).collect();
         let names = names.join(", ");
-        return Err(Error::Usage(format!("kernel {names} has no form for k = {k}; use another kernel")));
+        return Err(Error::usage(format!("kernel {names} has no form for k = {k}; use another kernel")));
     }
     let by_columns = |form: &Form| CudaKernel::of(form.kernel).is_ok_and(CudaKernel::transposes_x);
     let x_order = if of_gpus.iter().any(by_columns) { XOrder::Columns } else { XOrder::Rows };
@@ -51,14 +51,16 @@ fn kernels(request: &KernelRequest, layouts: Layouts) -> Result<(Vec<KernelId>, 
         }
         Some(format) if request.has_gpu => {
             let name = format.name();
-            return Err(Error::Usage(format!("no GPU kernel reads {name}; use --format csr or ell")));
+            let reason = format!("no GPU kernel reads {name}");
+            return Err(Error::usage(reason).advise([Advice::CsrOrEllpack]));
         }
         Some(format @ (Format::RowGroups | Format::Hybrid)) => {
             let name = format.name();
-            return Err(Error::Usage(format!("only GPU kernels read {name}; name one with --kernel")));
+            let reason = format!("only GPU kernels read {name}");
+            return Err(Error::usage(reason).advise([Advice::NamedKernel]));
         }
         Some(Format::Dense) => {
-            return Err(Error::Usage("the format of a sparse matrix is not dense".into()));
+            return Err(Error::usage("the format of a sparse matrix is not dense"));
         }
         Some(Format::EllUnpadded) => vec![KernelId::CpuEllUnpadded],
         Some(Format::Sell) => vec![KernelId::CpuSell],
@@ -72,28 +74,21 @@ fn kernels(request: &KernelRequest, layouts: Layouts) -> Result<(Vec<KernelId>, 
     let Some(kernel) = request.kernel else { return Ok((cpu, gpu)) };
     let info = kernel.info();
     if request.reproducible && info.order != Order::Canonical {
-        return Err(Error::Usage(format!(
-            "the order of additions of kernel {} is not canonical; leave out --kernel or --reproducible",
-            info.name
-        )));
+        let reason = format!("the order of additions of kernel {} is not canonical", info.name);
+        return Err(Error::usage(reason).advise([Advice::AutomaticKernel, Advice::AnyOrder]));
     }
     if let Some(format) = request.format.filter(|&format| format != info.format) {
-        return Err(Error::Usage(format!(
-            "kernel {} reads {}, not {}; leave out --format",
-            info.name,
-            info.format.name(),
-            format.name()
-        )));
+        let reason = format!("kernel {} reads {}, not {}", info.name, info.format.name(), format.name());
+        return Err(Error::usage(reason).advise([Advice::AutomaticFormat]));
     }
     match info.runs_on {
         Processor::Gpu if !request.has_gpu => {
-            return Err(Error::Usage(format!(
-                "kernel {} needs a GPU: add one to --devices, or the emulated one, emu:0",
-                info.name
-            )));
+            let reason = format!("kernel {} needs a GPU", info.name);
+            return Err(Error::usage(reason).advise([Advice::AddGpu]));
         }
         Processor::Cpu if !request.has_cpu => {
-            return Err(Error::Usage(format!("kernel {} needs the CPU: add cpu to --devices", info.name)));
+            let reason = format!("kernel {} needs the CPU", info.name);
+            return Err(Error::usage(reason).advise([Advice::AddCpu]));
         }
         Processor::Gpu => gpu = vec![kernel],
         Processor::Cpu => cpu = vec![kernel],

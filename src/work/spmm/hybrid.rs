@@ -21,7 +21,7 @@ use std::ops::{Range, RangeInclusive};
 use rayon::prelude::*;
 
 use super::storage::{Arrays, Storage, cast, padded_entries};
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::kernel::cuda::{Layout, Variant};
 use crate::kernel::order::SEGMENT;
 use crate::matrix::ell::PADDING;
@@ -61,9 +61,8 @@ struct SeparateRows {
 pub(super) fn storage<T: Scalar>(variant: &Variant, rows: CsrView<'_, T>) -> Result<Storage> {
     if rows.cols() > SEPARATE_ROW as usize {
         let cols = rows.cols();
-        return Err(Error::Usage(format!(
-            "the hybrid format supports at most {SEPARATE_ROW} columns, and the matrix has {cols}; choose another --kernel"
-        )));
+        let reason = format!("the hybrid format supports at most {SEPARATE_ROW} columns, and the matrix has {cols}");
+        return Err(Error::usage(reason).advise([Advice::OtherKernel]));
     }
     let (count, value_bytes) = (rows.rows() as u64, size_of::<T>() as u64);
     let long = long_rows(rows.row_pointers().windows(2).map(|pair| pair[1] - pair[0]))?;
@@ -95,9 +94,8 @@ fn long_rows(lengths: impl Iterator<Item = u64>) -> Result<SeparateRows> {
     let mut separate = SeparateRows { rows: 0, entries: 0 };
     for length in lengths.filter(|&length| length > WIDTH as u64) {
         if length > SEGMENT as u64 {
-            return Err(Error::Usage(format!(
-                "the hybrid format needs rows of at most {SEGMENT} nonzeros, and a row has {length}; choose another --kernel"
-            )));
+            let reason = format!("the hybrid format needs rows of at most {SEGMENT} nonzeros, and a row has {length}");
+            return Err(Error::usage(reason).advise([Advice::OtherKernel]));
         }
         separate.rows += 1;
         separate.entries += padded_entries(length);

@@ -22,7 +22,7 @@
 use rayon::prelude::*;
 
 use super::storage::{Arrays, Storage, cast, padded_entries, write_entries};
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::kernel::cuda::{Layout, MAX_TILES, Variant};
 use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::{CsrView, Scalar};
@@ -80,9 +80,8 @@ impl List {
             || nnz >> BEGIN_BITS != 0
             || longest.div_ceil(max_item_nonzeros(variant)) >= u64::from(CUT)
         {
-            return Err(Error::Usage(
-                "a chunk has too many rows or nonzeros for the 32-bit work list of this kernel; use more --chunks".into(),
-            ));
+            let reason = "a chunk has too many rows or nonzeros for the 32-bit work list of this kernel";
+            return Err(Error::usage(reason).advise([Advice::MoreChunks]));
         }
         let mut list = Self::default();
         match layout {

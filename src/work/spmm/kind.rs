@@ -10,7 +10,7 @@ use super::interior::longest_interior;
 use super::partition::{position_at, split, weight_before};
 use super::{NAME, Spmm, choice, features_of, forms, x_part};
 use crate::cost::{Choice, Form, Profile};
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::kernel::order::SEGMENT;
 use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
@@ -53,8 +53,8 @@ impl Kind for Spmm<'_> {
         Output::default()
     }
 
-    fn smaller_vectors(&self) -> &'static str {
-        "a smaller -k"
+    fn smaller_vectors(&self) -> Advice {
+        Advice::FewerColumns
     }
 
     fn fingerprint(&self) -> Fingerprint {

@@ -5,7 +5,7 @@
 //! computed.
 
 use super::Spmm;
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::kernel::partition::Weights;
 use crate::matrix::{CsrView, Dtype, Scalar};
 use crate::work::Work;
@@ -43,7 +43,7 @@ impl<'a> Spmm<'a> {
                     what: format!("{what}, {height} x {k},"),
                     needed_bytes,
                     limit_bytes: MAX_BYTES,
-                    advice: "choose a smaller -k".into(),
+                    advice: Advice::FewerColumns.into(),
                 });
             }
         }

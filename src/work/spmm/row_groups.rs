@@ -27,7 +27,7 @@ use rayon::prelude::*;
 
 use super::items::{MAX_FLAT_SPANS, SPANS};
 use super::storage::{Arrays, Storage, cast};
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::kernel::cuda::{Layout, MAX_TILES, Variant};
 use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::{CsrView, Scalar};
@@ -145,9 +145,8 @@ pub(super) fn storage<T: Scalar>(variant: &Variant, rows: CsrView<'_, T>) -> Res
         counts.add(sections, variant);
     }
     if counts.octets.max(counts.items) >= u64::from(NO_CUT) {
-        return Err(Error::Usage(
-            "a chunk has too many columns for the 32-bit indices of row groups; use more --chunks".into(),
-        ));
+        let reason = "a chunk has too many columns for the 32-bit indices of row groups";
+        return Err(Error::usage(reason).advise([Advice::MoreChunks]));
     }
     Ok(lay_out(variant, counts, size_of::<T>() as u64))
 }
@@ -253,10 +252,8 @@ fn for_each_column<T: Scalar>(
         let unread = (0..count).filter(|&row| at[row] < ends[row]);
         let Some(column) = unread.map(|row| columns[at[row]]).min() else { return Ok(()) };
         if before.is_some_and(|before| column <= before) {
-            return Err(Error::Usage(
-                "row groups need ascending columns in every row, and a row has others; choose another --kernel"
-                    .into(),
-            ));
+            let reason = "row groups need ascending columns in every row, and a row has others";
+            return Err(Error::usage(reason).advise([Advice::OtherKernel]));
         }
         before = Some(column);
         let mut mask = 0;

@@ -18,7 +18,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::storage::{Arrays, Storage, cast};
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::kernel::cuda::{Layout, Variant};
 use crate::kernel::order::SEGMENT;
 use crate::matrix::ell::PADDING;
@@ -78,9 +78,8 @@ fn count_slots(lengths: impl Iterator<Item = u64>) -> Result<u64> {
     };
     for length in lengths {
         let Some(count) = with_length.get_mut(length as usize) else {
-            return Err(Error::Usage(format!(
-                "sliced ELLPACK needs rows of at most {SEGMENT} nonzeros, and a row has {length}; choose another --kernel"
-            )));
+            let reason = format!("sliced ELLPACK needs rows of at most {SEGMENT} nonzeros, and a row has {length}");
+            return Err(Error::usage(reason).advise([Advice::OtherKernel]));
         };
         *count += 1;
         rows += 1;

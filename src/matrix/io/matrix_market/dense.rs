@@ -10,7 +10,7 @@ use super::header::{Format, Header, trim};
 use super::lines::{FileRange, LONGEST_LINE, LineBlocks, is_comment};
 use super::number::shown;
 use super::tally::Tally;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Place, Reason, Result};
 use crate::matrix::info::{Field, Symmetry};
 use crate::matrix::io::gzip::{Members, most_text_bytes};
 use crate::matrix::io::{ReadOptions, read_error};
@@ -107,7 +107,7 @@ fn array_value<T: Scalar>(
     header: &Header,
     finite: bool,
     tally: &mut Tally,
-) -> std::result::Result<Option<T>, String> {
+) -> std::result::Result<Option<T>, Reason> {
     if is_comment(line) {
         return Ok(None);
     }
@@ -117,10 +117,10 @@ fn array_value<T: Scalar>(
         return Ok(None);
     }
     if word.len() > LONGEST_LINE {
-        return Err(format!("the line is longer than {LONGEST_LINE} bytes; a number this long overflows"));
+        return Err(format!("the line is longer than {LONGEST_LINE} bytes; a number this long overflows").into());
     }
     if word.iter().any(|byte| matches!(byte, b' ' | b'\t')) {
-        return Err(format!("{} is more than one word; an array has one value on each line", shown(word)));
+        return Err(format!("{} is more than one word; an array has one value on each line", shown(word)).into());
     }
     careful_value(header.field, header.unsigned, finite, word, tally).map(Some)
 }

@@ -10,7 +10,7 @@ use super::lines::{LONGEST_LINE, is_blank};
 use super::number::{self, Value, shown};
 use super::pieces::{Piece, Sorter};
 use super::tally::Tally;
-use crate::error::Error;
+use crate::error::{Advice, Error, Reason};
 use crate::matrix::info::{Field, Symmetry};
 use crate::matrix::scalar::Scalar;
 
@@ -18,7 +18,7 @@ use crate::matrix::scalar::Scalar;
 #[derive(Debug)]
 pub enum Fault {
     /// What is wrong on a line, counted from one within the part.
-    Line(u64, String),
+    Line(u64, Reason),
     /// An error that belongs to no line.
     Whole(Error),
 }
@@ -109,7 +109,7 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
         if row == column {
             if skew && value != T::ZERO {
                 let reason = "the diagonal of a skew-symmetric matrix is zero, but this entry is not";
-                return Err(self.fault(reason.into()));
+                return Err(self.fault(reason));
             }
             return Ok(());
         }
@@ -120,8 +120,8 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
     }
 
     #[cold]
-    fn fault(&self, reason: String) -> Fault {
-        Fault::Line(self.lines, reason)
+    fn fault(&self, reason: impl Into<Reason>) -> Fault {
+        Fault::Line(self.lines, reason.into())
     }
 
     /// A line, without its line feed, word by word.
@@ -145,10 +145,10 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
         self.take(row - 1, column - 1, value)
     }
 
-    fn careful_entry(&mut self, line: &[u8]) -> Result<(u64, u64, T), String> {
+    fn careful_entry(&mut self, line: &[u8]) -> Result<(u64, u64, T), Reason> {
         let mut words = words(line);
         let (Some(row), Some(column)) = (words.next(), words.next()) else {
-            return Err(format!("{} is no entry: row and column are needed", shown(line)));
+            return Err(format!("{} is no entry: row and column are needed", shown(line)).into());
         };
         let row = index("row", row, self.header.rows)?;
         let column = index("column", column, self.header.cols)?;
@@ -158,16 +158,17 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
                 return Err(format!(
                     "entries of a pattern matrix have no value, but {} follows",
                     shown(extra)
-                ));
+                )
+                .into());
             }
-            (_, None) => return Err(format!("{} has no value; the line is cut off", shown(line))),
+            (_, None) => return Err(format!("{} has no value; the line is cut off", shown(line)).into()),
             (field, Some(word)) => {
                 careful_value(field, self.header.unsigned, self.finite, word, &mut self.tally)?
             }
         };
         match words.next() {
             None => Ok((row, column, value)),
-            Some(extra) => Err(format!("{} follows the entry; a line holds one entry", shown(extra))),
+            Some(extra) => Err(format!("{} follows the entry; a line holds one entry", shown(extra)).into()),
         }
     }
 }
@@ -189,7 +190,7 @@ pub fn careful_value<T: Scalar>(
     finite: bool,
     word: &[u8],
     tally: &mut Tally,
-) -> Result<T, String> {
+) -> Result<T, Reason> {
     let Value { value, inexact, underflowed } = match field {
         Field::Integer => number::integer(word, unsigned)?,
         _ => number::real(word)?,
@@ -197,11 +198,13 @@ pub fn careful_value<T: Scalar>(
     let rounded = T::from_f64(value);
     if !value.is_finite() {
         if finite {
-            return Err(format!("value {} is not finite, and --finite refuses it", shown(word)));
+            let reason = format!("value {} is not finite, and only finite values are allowed", shown(word));
+            return Err(Reason::from(reason).advise([Advice::AnyValues]));
         }
         tally.non_finite += 1;
     } else if !rounded.to_f64().is_finite() {
-        return Err(format!("value {} overflows {}; use --dtype f64", shown(word), T::DTYPE));
+        let reason = format!("value {} overflows {}", shown(word), T::DTYPE);
+        return Err(Reason::from(reason).advise([Advice::DoublePrecision]));
     }
     tally.inexact += u64::from(inexact);
     tally.underflowed += u64::from(underflowed || (value != 0.0 && rounded == T::ZERO));

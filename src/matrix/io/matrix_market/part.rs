@@ -19,7 +19,7 @@ use super::tally::Tally;
 use super::{
     Cuts, both_listed, check_changed, check_fits, check_text_holds, dense_as_sparse, parse_spans, wrong_count,
 };
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Place, Reason, Result};
 use crate::matrix::array::AlignedBuffer;
 use crate::matrix::csr::Csr;
 use crate::matrix::info::{Field, MatrixInfo};
@@ -45,7 +45,7 @@ pub struct TextFacts {
     entries: u64,
     tally: Tally,
     /// The line that is refused, counted from one within the part, and why.
-    refused: Option<(u64, String)>,
+    refused: Option<(u64, Reason)>,
 }
 
 /// The entries of a part of a file.

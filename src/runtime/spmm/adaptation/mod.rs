@@ -256,7 +256,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
                             self.course.readmit(next);
                             return Err(error);
                         }
-                        self.notes.push(format!("{} cannot be used: {error}", next.name()));
+                        self.notes.push(format!("{} cannot be used: {}", next.name(), error.message()));
                         continue;
                     }
                 }
@@ -300,7 +300,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
                 self.proposed.clear();
                 let prepared = self.prepare_planned(processors);
                 match &prepared {
-                    Ok(_) => self.notes.push(format!("A stays in CSR: {error}")),
+                    Ok(_) => self.notes.push(format!("A stays in CSR: {}", error.message())),
                     Err(_) => self.options.format = None,
                 }
                 prepared.map_err(|_| error)

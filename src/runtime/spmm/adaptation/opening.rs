@@ -40,7 +40,7 @@ impl<T: Kernels> Adaptation<'_, T> {
                 self.propose(Processors::Gpu, plan);
             }
             Err(error) => {
-                self.notes.push(format!("the GPUs are not used: {error}"));
+                self.notes.push(format!("the GPUs are not used: {}", error.message()));
                 self.rates = self.cpu_rates.clone();
             }
         }

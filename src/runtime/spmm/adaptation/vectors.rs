@@ -43,14 +43,14 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         for chunk in plan.chunks.iter().filter(|chunk| chunk.home != DeviceId::HOST.0) {
             let form = chunk.form(Processor::Gpu);
             if form.transposes_x() {
-                return Err(Error::Usage(format!(
+                return Err(Error::usage(format!(
                     "kernel {} reads X by columns, and vectors on devices are stored by rows; use another kernel",
                     form.name()
                 )));
             }
         }
         if self.ranks.is_some() && plan.devices.iter().any(|device| device.name.starts_with("sim:")) {
-            return Err(Error::Usage("ranks cannot compute on simulated devices".into()));
+            return Err(Error::usage("ranks cannot compute on simulated devices"));
         }
         let product = match plan.devices.iter().any(|device| device.name.starts_with("sim:")) {
             true => VectorProduct::simulated(&runtime, plan, &view)?,
@@ -70,7 +70,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     /// The devices of the product on vectors.
     fn vector_rates(&mut self) -> Result<Resolved> {
         if self.given.is_some() {
-            return Err(Error::Usage("a product with a given plan has no vectors on devices".into()));
+            return Err(Error::usage("a product with a given plan has no vectors on devices"));
         }
         if let Some(rates) = self.rates.as_ref().filter(|_| self.cpu_rates.is_none()) {
             return Ok(rates.clone());

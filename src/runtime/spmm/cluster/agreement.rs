@@ -7,13 +7,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::device::network::Communicator;
-use crate::error::{Error, Result};
+use crate::error::{Error, Reason, Result};
 
 /// An error of a rank on its way to the others.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Failure {
     exit_code: u8,
-    reason: String,
+    reason: Reason,
     /// Whether it names a rank already.
     names_rank: bool,
 }
@@ -23,7 +23,7 @@ struct Failure {
 pub fn agree<R>(ranks: &dyn Communicator, result: Result<R>) -> Result<R> {
     let own = result.as_ref().err().map(|error| Failure {
         exit_code: error.exit_code(),
-        reason: error.to_string(),
+        reason: error.as_reason(),
         names_rank: matches!(error, Error::Rank { .. }),
     });
     let all: Vec<Option<Failure>> = share(ranks, &own)?;

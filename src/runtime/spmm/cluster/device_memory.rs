@@ -20,7 +20,7 @@ fn asked_for(value: Option<&str>) -> Result<Option<bool>> {
         Some("1") => Ok(Some(true)),
         Some(other) => {
             let what = "0: messages go through host memory; 1: the MPI library takes device memory";
-            Err(Error::Usage(format!(
+            Err(Error::usage(format!(
                 "{VARIABLE} is 0 or 1, not '{other}' ({what}; without it, the library is asked)"
             )))
         }

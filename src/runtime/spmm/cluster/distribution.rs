@@ -42,7 +42,7 @@ fn row_bounds<T: Scalar>(cluster: &Cluster, block: &RowBlock<T>) -> Result<Vec<u
         };
         let next = bounds.last().copied().unwrap_or(0);
         if (first, total, cols) != (next, own[2], own[3]) {
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "rank {rank} has {rows} rows from row {first} on of a {total} x {cols} matrix; they do not continue the rows of the \
                  ranks before it, which end at row {next} of a {} x {} matrix",
                 own[2], own[3]
@@ -51,7 +51,7 @@ fn row_bounds<T: Scalar>(cluster: &Cluster, block: &RowBlock<T>) -> Result<Vec<u
         bounds.push(first.saturating_add(rows));
     }
     if bounds.last() != Some(&own[2]) {
-        return Err(Error::Usage(format!("the ranks do not have all of the {} rows", own[2])));
+        return Err(Error::usage(format!("the ranks do not have all of the {} rows", own[2])));
     }
     Ok(bounds)
 }

@@ -39,7 +39,7 @@ impl<T: Kernels> ClusterProductBuilder<T> {
     pub fn build(self) -> Result<ClusterProduct<T>> {
         let Self { cluster, rows, k, options } = self;
         if k == 0 {
-            return Err(Error::Usage("a product needs at least one column".into()));
+            return Err(Error::usage("a product needs at least one column"));
         }
         let nonzeros = rows.matrix.nnz() as u64;
         let (matrix, lists) = distributed(&cluster, rows)?;

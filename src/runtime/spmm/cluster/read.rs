@@ -17,7 +17,7 @@ use super::agreement::{agree, share, share_numbers, sum};
 use super::division::{Division, RowCounts};
 use super::entry_messages::{pack, unpack};
 use crate::device::network::Communicator;
-use crate::error::{Error, Place, Result};
+use crate::error::{Advice, Error, Place, Result};
 use crate::matrix::generate::{Part, RowLengths, generate_part};
 use crate::matrix::io::cache::rows::CacheRows;
 use crate::matrix::io::matrix_market::part::{EntryBudget, Head, RowEntries, TextFacts, TextPart};
@@ -78,7 +78,7 @@ pub fn read_rows<T: Scalar>(
         let reason =
             format!("{} is another file than on rank 0; all ranks must see one file", path.display());
         let host = ranks.hosts().get(rank).cloned().unwrap_or_default();
-        return Err(Error::Rank { rank, host, reason, exit_code: 3 });
+        return Err(Error::Rank { rank, host, reason: reason.into(), exit_code: 3 });
     }
     match format {
         DividedFormat::Cache => read_cache(ranks, &input, division, options),
@@ -254,9 +254,8 @@ pub fn generate_rows<T: Scalar>(
 
 /// The error for a source that ranks cannot read by parts.
 pub fn unsupported_source(source: &str) -> Error {
-    let reason =
-        "over several ranks A is a .rlm file, a plain .mtx file or gen:; convert it with rowloom convert";
-    Error::input(Place { source: source.into(), line: None, column: None }, reason)
+    let reason = "over several ranks A is a .rlm file, a plain .mtx file or gen:";
+    Error::input(Place { source: source.into(), line: None, column: None }, reason).advise([Advice::CacheFile])
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::device::cuda;
 use crate::device::network::Communicator;
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::machine::{Machine, may_have_nvidia_gpu};
 use crate::runtime::{DeviceWord, Devices, RuntimeBuilder};
 
@@ -39,7 +39,7 @@ pub(super) fn shared(builder: RuntimeBuilder, ranks: &dyn Communicator) -> Resul
         let same = || local.iter().filter(|(_, usable)| is_same(usable));
         (same().take_while(|(rank, _)| *rank < ranks.rank()).count(), same().count().max(1))
     };
-    let devices: Devices = builder.asked_devices().parse().map_err(Error::Usage)?;
+    let devices: Devices = builder.asked_devices().parse().map_err(Error::usage)?;
     let devices = divided_cards(&devices, place(&|usable| usable.visible_cards == own.visible_cards))?;
     let (index, count) = place(&|usable| usable.cpus == own.cpus);
     if count > 1 {
@@ -84,7 +84,7 @@ fn divided_cards(devices: &Devices, (index, count): (usize, usize)) -> Result<De
     let cards = match (cuda::Driver::get(), devices) {
         (Ok(driver), _) => driver.cards,
         (Err(_), Devices::Auto) => 0,
-        (Err(reason), _) => return Err(Error::Device { device: "cuda".into(), reason }),
+        (Err(reason), _) => return Err(Error::device("cuda", reason).advise([Advice::CpuOnly])),
     };
     let mut divided = Vec::new();
     for word in words {
@@ -99,7 +99,7 @@ fn divided_cards(devices: &Devices, (index, count): (usize, usize)) -> Result<De
     }
     if divided.is_empty() {
         let reason = format!("there are {cards} cards for {count} ranks on this host; start fewer ranks");
-        return Err(Error::Device { device: "cuda".into(), reason });
+        return Err(Error::device("cuda", reason));
     }
     Ok(Devices::List(divided))
 }

@@ -151,7 +151,7 @@ impl<T: Kernels> Vectors<T> {
         if rows == self.rows() {
             return Ok(());
         }
-        Err(Error::Usage(format!(
+        Err(Error::usage(format!(
             "{rows} rows are copied whole to or from a multivector of {} rows",
             self.rows()
         )))
@@ -161,7 +161,7 @@ impl<T: Kernels> Vectors<T> {
         if first.checked_add(rows).is_some_and(|end| end <= self.rows()) && k == self.k {
             return Ok(());
         }
-        Err(Error::Usage(format!(
+        Err(Error::usage(format!(
             "{rows} rows of {k} columns from row {first} on do not fit in {} rows of {} columns",
             self.rows(),
             self.k
@@ -172,6 +172,6 @@ impl<T: Kernels> Vectors<T> {
         if Arc::ptr_eq(&self.layout, &other.layout) && self.k == other.k {
             return Ok(());
         }
-        Err(Error::Usage("the multivectors belong to different products or have different shapes".into()))
+        Err(Error::usage("the multivectors belong to different products or have different shapes"))
     }
 }

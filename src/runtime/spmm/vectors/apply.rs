@@ -26,8 +26,8 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         y: &mut Vectors<T>,
     ) -> Result<(Option<RunReport>, Vec<FaultReport>)> {
         if !Arc::ptr_eq(&x.layout, &self.x) || !Arc::ptr_eq(&y.layout, &self.y) {
-            return Err(Error::Usage(
-                "X or Y belongs to another product; use the vectors of this product".into(),
+            return Err(Error::usage(
+                "X or Y belongs to another product; use the vectors of this product",
             ));
         }
         match self.checks.is_due() {
@@ -108,7 +108,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
                         y.overwrite(0)?;
                     }
                     let (device, recovered_on) = (part.name.clone(), Some("cpu".into()));
-                    let (task, error) = ("product".into(), error.to_string());
+                    let (task, error) = ("product".into(), error.message());
                     lost = Some(FaultReport { device, task, error, recovered_on });
                 }
                 result => return result.map(|()| None),

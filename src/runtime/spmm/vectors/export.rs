@@ -37,7 +37,7 @@ impl<T: Kernels> Vectors<T> {
     /// Another library writes unnoticed, so the host's copy of the values is not used any more if a device is lost.
     pub fn export(&mut self) -> Result<ExportedRows> {
         let Some(place) = self.memory_place() else {
-            return Err(Error::Usage(match &self.layout.parts[..] {
+            return Err(Error::usage(match &self.layout.parts[..] {
                 [part] => format!(
                     "the rows are in a context of {0} that other libraries cannot use; open {0}?context=primary",
                     part.name

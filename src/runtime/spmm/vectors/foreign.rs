@@ -26,7 +26,7 @@ fn only_device(layout: &Layout) -> Result<(&Part, &Arc<SharedDevice>)> {
         _ => None,
     };
     let (part, device) =
-        only.ok_or_else(|| Error::Usage("arrays on a card need a product on this card alone".into()))?;
+        only.ok_or_else(|| Error::usage("arrays on a card need a product on this card alone"))?;
     if !device.is_open() {
         return Err(Error::Device { device: part.name.clone(), reason: "the device was lost".into() });
     }
@@ -148,7 +148,7 @@ impl<T: Kernels> Vectors<T> {
     fn adopt(&mut self, memory: ForeignMemory) -> Result<()> {
         let needed_bytes = self.layout.rows * self.row_bytes();
         if memory.bytes() < needed_bytes {
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "the array has {} bytes; {} rows need {needed_bytes}",
                 memory.bytes(),
                 self.layout.rows

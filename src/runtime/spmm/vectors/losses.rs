@@ -60,7 +60,7 @@ impl<T: Kernels> VectorProduct<'_, T> {
                 return Err(Error::Internal(format!("{device}, {task}: {error}")));
             }
             if !outcome.dead.contains(&fault.device) {
-                return Err(Error::Device { device, reason: format!("{task}: {error}") });
+                return Err(Error::device(device, format!("{task}: {error}")));
             }
             reports.push(FaultReport { device, task, error, recovered_on: Some("cpu".into()) });
         }
@@ -79,7 +79,8 @@ impl<T: Kernels> VectorProduct<'_, T> {
         }
         let explain = |error: Error| match (error, reports.first()) {
             (Error::Device { device, reason }, Some(fault)) => {
-                Error::Device { device, reason: format!("{}: {}; {reason}", fault.task, fault.error) }
+                let words = |words: &str| format!("{}: {}; {words}", fault.task, fault.error);
+                Error::device(device, reason.map_words(words))
             }
             (error, _) => error,
         };

@@ -360,7 +360,7 @@ impl<T: Kernels> Vectors<T> {
     /// Multiplies each column by its own factor.
     pub fn scale_columns(&mut self, factors: &[T]) -> Result<()> {
         if factors.len() != self.k {
-            return Err(Error::Usage(format!("{} factors were given for {} columns", factors.len(), self.k)));
+            return Err(Error::usage(format!("{} factors were given for {} columns", factors.len(), self.k)));
         }
         let mut padded = vec![T::ZERO; self.pitch as usize];
         padded[..self.k].copy_from_slice(factors);
@@ -400,7 +400,7 @@ impl<T: Kernels> Vectors<T> {
     pub fn times(&self, s: &MultiVector<T>, y: &mut Self) -> Result<()> {
         y.check_same(self)?;
         if s.rows() != self.k || s.k() != self.k {
-            return Err(Error::Usage(format!(
+            return Err(Error::usage(format!(
                 "a multivector of {} columns is multiplied by a {} x {} matrix",
                 self.k,
                 s.rows(),

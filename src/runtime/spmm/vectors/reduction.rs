@@ -209,7 +209,7 @@ impl RankRows {
             (Some(error), ..) => error,
             (None, Some(fault), _) => {
                 let reason = format!("{}: {}", round.planned.describe(fault.task), fault.fault.message);
-                Error::Device { device: "cpu".into(), reason }
+                Error::device("cpu", reason)
             }
             (None, None, Some(fault)) => {
                 let rank = waits_for.first().copied().unwrap_or(self.communicator.rank());

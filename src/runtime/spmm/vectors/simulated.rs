@@ -181,7 +181,7 @@ pub fn simulated_peer_copies(plan: &Plan, layout: &Layout, exchange: &Exchange) 
 pub fn no_values(layout: &Layout) -> Error {
     let device = layout.parts.iter().find(|part| part.index != DeviceId::HOST.index());
     let device = device.or(layout.parts.first()).map_or_else(|| "sim".into(), |part| part.name.clone());
-    Error::Usage(format!(
+    Error::usage(format!(
         "{device} is simulated: simulated devices compute no values, only times; use cpu, cuda:0 or emu:0 for values and solvers"
     ))
 }

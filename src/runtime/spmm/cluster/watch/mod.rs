@@ -70,6 +70,8 @@ pub struct End {
 
 /// What the thread of a rank does.
 pub struct Actions {
+    /// The text of an error, in the words of the client.
+    pub text: fn(&Error) -> String,
     /// Prints the message; called on one rank of the job.
     pub print: Box<dyn Fn(&str) + Send + Sync>,
     /// Ends the process at once with an exit code, without a message. Must not return.
@@ -118,7 +120,7 @@ impl Watch {
         let failure = Failure {
             rank: self.rank,
             exit_code: error.exit_code(),
-            reason: error.to_string(),
+            reason: (self.actions.text)(error),
             names_rank: matches!(error, Error::Rank { .. }),
         };
         let sent = self.own.as_ref().is_some_and(|own| own.send(failure.clone()).is_ok());

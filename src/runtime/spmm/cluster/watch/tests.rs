@@ -29,7 +29,7 @@ fn a_job_that_finishes_prints_nothing() {
 #[test]
 fn an_error_of_all_ranks_is_printed_once_and_all_end_in_order() {
     let (printed, exits) = watched(3, |_, watch| {
-        let end = watch.report(&Error::Usage("the flag is wrong".into()));
+        let end = watch.report(&Error::usage("the flag is wrong"));
         assert_eq!((end.exit_code, end.is_agreed), (2, true));
     });
     assert_eq!((printed, exits), (vec!["the flag is wrong".to_owned()], Vec::new()));
@@ -40,7 +40,7 @@ fn an_error_of_one_rank_is_printed_once_with_its_number_and_host() {
     for at_fault in 0..3 {
         let (printed, exits) = watched(3, |rank, watch| {
             if rank == at_fault {
-                let end = watch.report(&Error::Usage("no memory".into()));
+                let end = watch.report(&Error::usage("no memory"));
                 assert_eq!((end.exit_code, end.is_agreed), (2, false));
             }
             // The others wait for a message that never comes.
