@@ -321,7 +321,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_keeps_its_plain_advice_for_every_client() {
-        let refused = |advice| Error::DoesNotFit { what: "A".into(), needed_bytes: 2, limit_bytes: 1, advice };
+        let refused =
+            |advice| Error::DoesNotFit { what: "A".into(), needed_bytes: 2, limit_bytes: 1, advice };
         let plain = refused("use a smaller matrix".into());
         assert_eq!(plain.for_client(|_| None), "A needs 2 B but the limit is 1 B; use a smaller matrix");
         let advised = refused(Advice::FewerColumns.into());

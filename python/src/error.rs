@@ -8,6 +8,8 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeE
 use pyo3::prelude::*;
 use rowloom::{Error, Result};
 
+use crate::advice;
+
 create_exception!(
     rowloom,
     DeviceError,
@@ -17,7 +19,7 @@ create_exception!(
 
 /// The exception for an error.
 fn exception(error: Error) -> PyErr {
-    let message = error.to_string();
+    let message = advice::text(&error);
     match error {
         Error::Usage(_) | Error::Input { .. } => PyValueError::new_err(message),
         Error::DoesNotFit { .. } => PyMemoryError::new_err(message),

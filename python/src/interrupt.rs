@@ -53,7 +53,7 @@ pub fn interruptible<K: Send + Sync + 'static, R: Send + 'static>(
     let started = thread::Builder::new().name("rowloom-call".into()).spawn(run);
     if let Err(error) = started {
         let reason = format!("a thread cannot be started: {error}; raise the limit of threads");
-        return finished(Ok(Err(Error::Device { device: "cpu".into(), reason })));
+        return finished(Ok(Err(Error::device("cpu", reason))));
     }
     loop {
         let waiting = &mut receiver;

@@ -229,7 +229,7 @@ impl Vectors {
             let (shape, bytes_per_value) = (held.shape, held.value_bytes());
             let exporting = held.clone();
             let exported = held.operate(py, Waits::Yes, 0, move || match lock(&exporting.vectors).export() {
-                Err(Error::Usage(reason)) => Ok(Err(reason)),
+                Err(Error::Usage(reason)) => Ok(Err(reason.words().to_owned())),
                 exported => Ok(Ok(exported?)),
             })?;
             let exported = exported.map_err(PyBufferError::new_err)?;

@@ -10,9 +10,10 @@ use super::args::ColmeanArguments;
 use super::colmean_output::{Column, Files, Layout, Statistics};
 use super::console::Console;
 use super::dense_input::DenseInput;
-use super::dense_run::{DenseRun, Done, Flags, with_plan_file};
+use super::dense_run::{DenseRun, Done, Flags};
 use super::no_effect::DeviceKinds;
 use super::options::Statistic;
+use super::plan_file;
 use super::repeat::{Repeated, verdict};
 use super::session::MatrixSource;
 use super::subject::Subject;
@@ -34,7 +35,7 @@ pub fn run(arguments: &ColmeanArguments, console: &Console) -> Result<()> {
         Dtype::F64 => run_typed::<f64>(arguments, console),
         Dtype::F32 => run_typed::<f32>(arguments, console),
     };
-    with_plan_file(done, arguments.dense.plan.as_ref())
+    plan_file::named(done, arguments.dense.plan.as_deref())
 }
 
 fn run_typed<T: Kernels>(arguments: &ColmeanArguments, console: &Console) -> Result<()> {

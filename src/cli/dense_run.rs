@@ -1,6 +1,6 @@
 //! What `gemm` and `colmean` share: flags, plans, simulated devices, and the report.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use super::args::DenseArguments;
@@ -15,7 +15,7 @@ use super::repeat::{
 use super::run_report::{self, Outcome};
 use super::session::Session;
 use super::subject::Subject;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result};
 use crate::kernel::{KindOfWork, Verification};
 use crate::plan::{Plan, make};
 use crate::runtime::{FaultReport, ProductOptions, Runtime, Simulated};
@@ -231,20 +231,5 @@ impl<'a> DenseRun<'a> {
             recording.finish(&outcome, &measured.phases, &last)?;
         }
         self.session.interrupt.check()
-    }
-}
-
-/// The error of a saved plan that does not run, with the name of its file.
-pub fn with_plan_file(done: Result<()>, plan: Option<&PathBuf>) -> Result<()> {
-    match (done, plan) {
-        // Some contradictions between a plan and a matrix are found only when the plan runs.
-        (Err(Error::Internal(what)), Some(path)) => {
-            let reason = format!("the plan cannot be run: {what}; make it again");
-            Err(Error::input(Place::file(path), reason))
-        }
-        (Err(Error::Input { place, reason }), Some(path)) if place.source == Plan::PLACE => {
-            Err(Error::input(Place::file(path), format!("the plan is invalid: {reason}")))
-        }
-        (done, _) => done,
     }
 }

@@ -10,9 +10,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::args::GemmArguments;
 use super::console::Console;
 use super::dense_input::DenseInput;
-use super::dense_run::{DenseRun, Done, Flags, with_plan_file};
+use super::dense_run::{DenseRun, Done, Flags};
 use super::files::DenseFile;
 use super::no_effect::DeviceKinds;
+use super::plan_file;
 use super::repeat::{Repeated, verdict};
 use super::session::MatrixSource;
 use super::subject::Subject;
@@ -38,7 +39,7 @@ pub fn run(arguments: &GemmArguments, console: &Console) -> Result<()> {
         Dtype::F64 => run_typed::<f64>(arguments, console),
         Dtype::F32 => run_typed::<f32>(arguments, console),
     };
-    with_plan_file(done, arguments.dense.plan.as_ref())
+    plan_file::named(done, arguments.dense.plan.as_deref())
 }
 
 /// The operands.

@@ -40,6 +40,7 @@ mod overwrite;
 mod paths;
 mod plan;
 mod plan_dense;
+mod plan_file;
 mod plan_table;
 mod planning;
 mod reasons;

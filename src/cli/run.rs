@@ -12,6 +12,7 @@ use super::described::describe;
 use super::files::DenseFile;
 use super::no_effect::{self, DeviceKinds};
 use super::options::Devices;
+use super::plan_file;
 use super::planning;
 use super::recording::Recording;
 use super::repeat::{MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, Repeated, repeat, simulated_s, verdict};
@@ -23,7 +24,7 @@ use super::x;
 use crate::adapt::{Computation, device_ratios};
 use crate::cost::Refined;
 use crate::device::Description;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::kernel::verify;
 use crate::matrix::io::Dense;
@@ -40,17 +41,7 @@ pub fn run(arguments: &RunArguments, console: &Console) -> Result<()> {
         Dtype::F64 => run_typed::<f64>(arguments, console),
         Dtype::F32 => run_typed::<f32>(arguments, console),
     };
-    match (done, &arguments.plan) {
-        // Some contradictions between a plan and a matrix are found only when the plan runs.
-        (Err(Error::Internal(what)), Some(path)) => {
-            let reason = format!("the plan cannot be run: {what}; make it again with rowloom plan --save");
-            Err(Error::input(Place::file(path), reason))
-        }
-        (Err(Error::Input { place, reason }), Some(path)) if place.source == Plan::PLACE => {
-            Err(Error::input(Place::file(path), format!("the plan is invalid: {reason}")))
-        }
-        (done, _) => done,
-    }
+    plan_file::named(done, arguments.plan.as_deref())
 }
 
 fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<()> {

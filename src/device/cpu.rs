@@ -61,8 +61,7 @@ impl<'run> Device<'run> for Cpu<'_, 'run> {
     }
 
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {
-        Pinned::pageable(bytes as usize)
-            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message()))
+        Pinned::pageable(bytes as usize).map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message()))
     }
 
     fn register<'a>(&mut self, _bytes: StableBytes<'a>) -> Result<Registration<'a>, Fault> {

@@ -276,8 +276,7 @@ pub trait Device<'run> {
     /// Allocates zeroed host memory of a kind, for measurements. Devices that do not distinguish kinds give pageable memory.
     fn allocate_host(&mut self, bytes: u64, kind: HostMemory) -> Result<Pinned, Fault> {
         let _ = kind;
-        Pinned::pageable(bytes as usize)
-            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message()))
+        Pinned::pageable(bytes as usize).map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message()))
     }
 
     /// An allocation of this device, for copies by other devices. `None` if other devices cannot copy from this one.

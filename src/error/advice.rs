@@ -126,7 +126,9 @@ impl Advice {
             Self::FewerColumnsOfB => "use fewer columns of B",
             Self::FewerColumnsOfTable => "use fewer columns",
             Self::AddCpu => "add cpu to the devices of `Runtime::open(…)`",
-            Self::AddGpu => "add one to the devices of `Runtime::open(…)`, for example cuda:0, or the emulated GPU emu:0",
+            Self::AddGpu => {
+                "add one to the devices of `Runtime::open(…)`, for example cuda:0, or the emulated GPU emu:0"
+            }
             Self::CpuOnly => "use `Runtime::open(\"cpu\")`",
             Self::MoreDeviceMemory => "use a larger `.memory_limit(…)`",
             Self::FewerThreads => "use fewer `.threads(…)`",
@@ -216,7 +218,8 @@ mod tests {
             (&[StreamA, CpuOnly], format!("too large; use `.mode(Mode::Stream)` or {cpu}")),
             (
                 &[StreamA, AddCpu],
-                "too large; use `.mode(Mode::Stream)`, or add cpu to the devices of `Runtime::open(…)`".into(),
+                "too large; use `.mode(Mode::Stream)`, or add cpu to the devices of `Runtime::open(…)`"
+                    .into(),
             ),
             (
                 &[MoreDeviceMemory, FewerColumns, CpuOnly],

@@ -131,10 +131,11 @@ fn pad<T: Scalar>(rows: &Rows<T>, cols: usize, memory_limit_bytes: u64) -> Resul
 fn pack<T: Scalar>(rows: &Rows<T>, cols: usize) -> Result<EllUnpadded<T>> {
     let (mut row_starts, columns, values) = flatten(rows);
     row_starts.pop();
-    let row_lengths =
-        rows.iter().map(|row| u32::try_from(row.len())).collect::<std::result::Result<_, _>>().map_err(
-            |_| Error::usage("a row has 2^32 entries or more, which ELLPACK does not support"),
-        )?;
+    let row_lengths = rows
+        .iter()
+        .map(|row| u32::try_from(row.len()))
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|_| Error::usage("a row has 2^32 entries or more, which ELLPACK does not support"))?;
     EllUnpadded::try_new(cols, row_starts, row_lengths, columns, values)
 }
 

@@ -109,7 +109,7 @@ fn padded_ellpack_above_the_limit_is_refused_with_the_sizes() {
         match refused {
             Err(Error::DoesNotFit { needed_bytes, limit_bytes, advice, .. }) => {
                 assert_eq!((needed_bytes, limit_bytes), (needed, needed - 1));
-                assert!(advice.contains("ell_unpadded"), "{advice}");
+                assert!(advice.words().contains("ell_unpadded"), "{advice}");
             }
             other => panic!("{other:?}"),
         }

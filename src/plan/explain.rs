@@ -134,7 +134,7 @@ pub(super) fn describe(plan: &mut Plan) {
     };
     for device in &mut plan.devices {
         device.reason = match (device.computes, device.chunks) {
-            (false, _) => format!("{on_host}; the CPU is not among the devices that compute"),
+            (false, _) => format!("{on_host}; it is not among the devices that compute"),
             (true, 0) if rows == 0 => "no share: there are no rows".into(),
             // A sum over all rows has one row, and few chunks because few devices help.
             (true, 0) if !concatenates => "no share: the other devices finish before it could help".into(),

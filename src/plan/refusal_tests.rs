@@ -19,9 +19,12 @@ fn a_request_that_contradicts_itself_names_the_option_to_change() {
     let matrix = matrix("stencil5,n=20");
     let work = Work::spmm(&matrix.view(), 4).unwrap();
     let of = |words: &[&str]| request(work.clone(), words);
-    let share = "--cpu-share is from 0 to 1";
-    refusal(make(&PlanRequest { cpu_share: Some(1.5), ..of(&["cpu", "emu"]) }), 2, share);
-    refusal(make(&PlanRequest { cpu_share: Some(0.5), ..of(&["emu", "emu"]) }), 2, share);
+    refusal(make(&PlanRequest { cpu_share: Some(1.5), ..of(&["cpu", "emu"]) }), 2, "must be from 0 to 1");
+    refusal(
+        make(&PlanRequest { cpu_share: Some(0.5), ..of(&["emu", "emu"]) }),
+        2,
+        "leave out `.cpu_share(…)`",
+    );
     let format = |format| PlanRequest { format: Some(format), ..of(&["cpu"]) };
     refusal(make(&format(Format::RowGroups)), 2, "only GPU kernels read");
     refusal(make(&format(Format::Hybrid)), 2, "only GPU kernels read");
@@ -35,7 +38,7 @@ fn a_plan_has_at_most_a_million_chunks() {
     let matrix = matrix("uniform,rows=300000,degree=4");
     let work = Work::spmm(&matrix.view(), 1).unwrap();
     let request = PlanRequest { chunk_bytes: Some(1), ..request(work, &["cpu", "emu"]) };
-    refusal(make(&request), 2, "use a larger --chunk-bytes");
+    refusal(make(&request), 2, "use a larger `ProductOptions::chunk_bytes`");
 }
 
 #[test]

@@ -66,7 +66,9 @@ impl Plan {
             let Some(device) = able.min_by(|&a, &b| done_s(a).total_cmp(&done_s(b)).then(a.cmp(&b))) else {
                 let home = self.devices.get(chunk.home as usize);
                 let reason = format!("it is lost, and no device is left that can take over chunk {index}");
-                return Err(Error::device(home.map_or("", |device| &device.name), reason).advise([Advice::AddCpu]));
+                return Err(
+                    Error::device(home.map_or("", |device| &device.name), reason).advise([Advice::AddCpu])
+                );
             };
             busy_s[device as usize] = done_s(device);
             takers[index] = vec![device];

@@ -116,7 +116,9 @@ impl Draft<'_> {
     fn with_cpu_share(&self, balanced: Vec<f64>, cpu_share: f64) -> Result<Vec<f64>> {
         let is_cpu: Vec<bool> = self.in_order().map(|device| device.profile.link.is_none()).collect();
         if !(0.0..=1.0).contains(&cpu_share) {
-            return Err(Error::usage(format!("the share of the CPU is {cpu_share}, but must be from 0 to 1")));
+            return Err(Error::usage(format!(
+                "the share of the CPU is {cpu_share}, but must be from 0 to 1"
+            )));
         }
         if !is_cpu.contains(&true) {
             let reason = "the CPU has a share, but is not among the devices";

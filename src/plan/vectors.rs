@@ -18,7 +18,8 @@ pub fn make_on_vectors(request: &PlanRequest<'_>) -> Result<Plan> {
         return Err(Error::usage(reason).advise([Advice::AutomaticMode]));
     }
     if request.cpu_share.is_some() {
-        let reason = "a product on vectors has no share of the CPU: the balance of the devices sets their shares";
+        let reason =
+            "a product on vectors has no share of the CPU: the balance of the devices sets their shares";
         return Err(Error::usage(reason).advise([Advice::AutomaticCpuShare]));
     }
     let mut of_vectors = request.clone();

@@ -134,7 +134,8 @@ impl Devices {
         for (word, typed) in self.words().iter().enumerate() {
             let DeviceWord::Cuda { card, options } = typed else { continue };
             let options = CudaOptions::parse(options)?;
-            let missing = |reason| Error::device(typed.name(), Reason::from(reason).advise([Advice::CpuOnly]));
+            let missing =
+                |reason| Error::device(typed.name(), Reason::from(reason).advise([Advice::CpuOnly]));
             let driver = cuda::Driver::get().map_err(missing)?;
             let cards = match *card {
                 None => 0..driver.cards,

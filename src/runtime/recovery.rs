@@ -102,7 +102,10 @@ impl<'plan> Recovery<'plan> {
         match self.faults.first() {
             Some(fault) if !self.plan.computing().any(|device| self.is_alive(device)) => {
                 let FaultReport { device, task, error, .. } = fault;
-                Err(Error::device(device, format!("{task}: {error}; no device is left to take over its work")))
+                Err(Error::device(
+                    device,
+                    format!("{task}: {error}; no device is left to take over its work"),
+                ))
             }
             _ => Ok(()),
         }

@@ -238,7 +238,7 @@ fn registering_on_request_costs_what_it_costs_otherwise() {
     let (chosen, chosen_s, _) = transfer(&place, flags);
     let (requested, requested_s, _) = transfer(&place, &format!("{flags} --transfer registered"));
     assert!(chosen.starts_with("transfer: registered: "), "{chosen}");
-    assert!(requested.starts_with("transfer: registered: requested with --transfer; "), "{requested}");
+    assert!(requested.starts_with("transfer: registered: as requested; "), "{requested}");
     assert!(chosen_s > 0.0 && chosen_s == requested_s, "{chosen_s} {requested_s}");
     for reason in [chosen, requested] {
         let said = *times(&reason).last().unwrap();

@@ -349,7 +349,8 @@ fn every_form_of_every_gpu_kernel_computes_its_share() {
                     let (y, _) = match compute(&pool, &a, k, &case) {
                         // Some formats support short rows only, and some forms only some K.
                         Err(Error::Usage(reason))
-                            if reason.contains("nonzeros") || reason.contains("has no form") =>
+                            if reason.words().contains("nonzeros")
+                                || reason.words().contains("has no form") =>
                         {
                             continue;
                         }

@@ -4,6 +4,7 @@
 mod adapting;
 mod bad_matrix_market;
 mod checked_products;
+mod client_words;
 mod devices_agree;
 mod direct_messages;
 mod edited_files;

@@ -96,8 +96,8 @@ pub struct Forms {
 impl Forms {
     /// The forms for `launch` on a card of `architecture`.
     pub fn of(launch: &Launch, architecture: Architecture) -> Result<Self, Fault> {
-        let kernel = CudaKernel::of(launch.kernel)
-            .map_err(|error| Fault::new(FaultKind::Misuse, error.message()))?;
+        let kernel =
+            CudaKernel::of(launch.kernel).map_err(|error| Fault::new(FaultKind::Misuse, error.message()))?;
         let form = |defines: Vec<String>| Form::new(kernel.file, kernel.text, architecture, defines);
         let generic = |variant: Variant| Generic {
             variant,

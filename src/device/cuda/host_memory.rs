@@ -41,8 +41,7 @@ pub fn allocate_registered(context: &Arc<Context>, bytes: u64) -> Result<Pinned,
     let no_memory = |why: String| Fault::new(FaultKind::OutOfMemory, why);
     let size =
         usize::try_from(bytes).map_err(|_| no_memory(format!("{bytes} bytes exceed the address space")))?;
-    let mut buffer =
-        AlignedBuffer::<u8>::zeroed(size.max(1)).map_err(|error| no_memory(error.message()))?;
+    let mut buffer = AlignedBuffer::<u8>::zeroed(size.max(1)).map_err(|error| no_memory(error.message()))?;
     // SAFETY: the buffer stays mapped until `RegisteredBuffer` drops the registration, which it does first.
     let registered = unsafe { Registered::lock(context, NonNull::from(&mut *buffer).cast(), size.max(1)) }?;
     let owner = RegisteredBuffer { _registered: registered, buffer, bytes: size };

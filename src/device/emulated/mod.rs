@@ -317,8 +317,7 @@ impl<'run> Device<'run> for EmulatedDevice {
 
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {
         self.check_open()?;
-        Pinned::pageable(bytes as usize)
-            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message()))
+        Pinned::pageable(bytes as usize).map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message()))
     }
 
     fn peer_memory(&self, memory: Memory) -> Option<PeerMemory> {

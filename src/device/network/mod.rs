@@ -162,8 +162,7 @@ impl<'run> Device<'run> for Network {
     }
 
     fn allocate_pinned(&mut self, bytes: u64) -> std::result::Result<Pinned, Fault> {
-        Pinned::pageable(bytes as usize)
-            .map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message()))
+        Pinned::pageable(bytes as usize).map_err(|error| Fault::new(FaultKind::OutOfMemory, error.message()))
     }
 
     fn register<'a>(&mut self, _bytes: StableBytes<'a>) -> std::result::Result<Registration<'a>, Fault> {

@@ -103,9 +103,7 @@ pub fn write_cache<T: Scalar>(
 ) -> Result<()> {
     let ascending = |row: usize| csr.row(row).0.windows(2).all(|pair| pair[0] < pair[1]);
     if !(0..csr.rows()).into_par_iter().with_min_len(1 << 10).all(ascending) {
-        return Err(Error::usage(
-            "a cache holds only rows with ascending columns; sort the matrix first",
-        ));
+        return Err(Error::usage("a cache holds only rows with ascending columns; sort the matrix first"));
     }
     let info = serde_json::to_vec(info).map_err(|error| Error::Internal(error.to_string()))?;
     let (columns, values) = entries(csr);
@@ -205,7 +203,9 @@ fn read_header(path: &Path, bytes: &[u8]) -> Result<Header> {
         None => return Err(damaged(path, "it ends within its header")),
     };
     if header.byte_order == BYTE_ORDER.swap_bytes() {
-        return Err(refused("the cache is from a machine of another byte order".into()).advise([Advice::CacheFile]));
+        return Err(
+            refused("the cache is from a machine of another byte order".into()).advise([Advice::CacheFile])
+        );
     }
     if header.byte_order != BYTE_ORDER {
         return Err(damaged(path, "the checksum of its header is wrong"));

@@ -89,7 +89,12 @@ fn infinities_are_noted_and_refused_where_asked() {
     write_cache(&path, &matrix.view(), &info(), None).unwrap();
     assert_eq!(read_cache::<f64>(&path, &ReadOptions::default()).unwrap().notes.len(), 1);
     let options = ReadOptions { finite: true, ..ReadOptions::default() };
-    assert!(read_cache::<f64>(&path, &options).unwrap_err().to_string().contains("--finite"));
+    assert!(
+        read_cache::<f64>(&path, &options)
+            .unwrap_err()
+            .to_string()
+            .contains("only finite values are allowed")
+    );
 }
 
 #[test]
@@ -109,7 +114,7 @@ fn every_changed_byte_and_every_missing_end_is_noticed() {
         changed[at] ^= 0x10;
         std::fs::write(&path, changed).unwrap();
         let reason = refusal(&path);
-        assert!(reason.contains("rowloom convert"), "byte {at}: {reason}");
+        assert!(reason.contains("write_cache"), "byte {at}: {reason}");
     }
     for length in 0..whole.len() {
         std::fs::write(&path, &whole[..length]).unwrap();

@@ -145,11 +145,10 @@ pub fn divided_format(input: &Input) -> Result<DividedFormat> {
     match Kind::of(&first_bytes(&input.file, &input.path)?) {
         Kind::Cache => Ok(DividedFormat::Cache),
         Kind::Text => Ok(DividedFormat::MatrixMarket),
-        Kind::Gzip | Kind::Zip | Kind::Npy => Err(Error::input(
-            Place::file(&input.path),
-            "ranks read parts of a .rlm or of a plain .mtx file",
-        )
-        .advise([Advice::CacheFile])),
+        Kind::Gzip | Kind::Zip | Kind::Npy => {
+            Err(Error::input(Place::file(&input.path), "ranks read parts of a .rlm or of a plain .mtx file")
+                .advise([Advice::CacheFile]))
+        }
     }
 }
 

@@ -270,7 +270,9 @@ fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -
     }
     if options.finite && bad > 0 {
         let values = counted(bad, "value is not finite", "values are not finite");
-        return Err(refused(format!("{values}, and only finite values are allowed")).advise([Advice::AnyValues]));
+        return Err(
+            refused(format!("{values}, and only finite values are allowed")).advise([Advice::AnyValues])
+        );
     }
     let one_dimensional = shape.len() == 1;
     let notes = Tally { non_finite: bad, inexact, ..Tally::default() }.notes();

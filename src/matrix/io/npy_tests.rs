@@ -106,7 +106,12 @@ fn limits_and_finite_are_kept() {
     let refused = read_bytes::<f64>(&bytes, &limit(15));
     assert!(matches!(refused, Err(Error::DoesNotFit { needed_bytes: 16, limit_bytes: 15, .. })));
     let finite = ReadOptions { finite: true, ..ReadOptions::default() };
-    assert!(read_bytes::<f64>(&bytes, &finite).unwrap_err().to_string().contains("--finite"));
+    assert!(
+        read_bytes::<f64>(&bytes, &finite)
+            .unwrap_err()
+            .to_string()
+            .contains("only finite values are allowed")
+    );
 }
 
 #[test]

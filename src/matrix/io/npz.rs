@@ -204,7 +204,9 @@ impl<'a> Archive<'a> {
             for element in bytes.chunks_exact(header.element.bytes) {
                 let position = values.len();
                 let value = accept(header.element, element);
-                values.push(value.map_err(|reason| refused_for(reason.map_words(|words| format!("element {position}: {words}"))))?);
+                values.push(value.map_err(|reason| {
+                    refused_for(reason.map_words(|words| format!("element {position}: {words}")))
+                })?);
             }
             left -= step as u64;
         }

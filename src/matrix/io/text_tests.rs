@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::error::Advice;
 
 fn read(text: &str) -> Result<TextMatrix<f64>> {
     read_bytes("a.txt", text.as_bytes(), &ReadOptions::default(), SPAN_BYTES)
@@ -78,9 +79,11 @@ fn values_that_are_not_finite_and_too_small_ones_are_noted() {
     assert_eq!(read_text.notes, ["3 values are not finite", "1 value below the smallest number became zero"]);
     let options = ReadOptions { finite: true, ..ReadOptions::default() };
     let error = read_bytes::<f64>("a.txt", text.as_bytes(), &options, SPAN_BYTES).unwrap_err();
-    assert_eq!(error.to_string(), "a.txt:1:1: value 'nan' is not finite, and --finite refuses it");
+    assert_eq!(error.message(), "a.txt:1:1: value 'nan' is not finite, and only finite values are allowed");
+    assert_eq!(error.advice(), [Advice::AnyValues]);
     let error = read_bytes::<f32>("a.txt", b"1 1e39", &ReadOptions::default(), SPAN_BYTES).unwrap_err();
-    assert_eq!(error.to_string(), "a.txt:1:3: value '1e39' overflows f32; use --dtype f64");
+    assert_eq!(error.message(), "a.txt:1:3: value '1e39' overflows f32");
+    assert_eq!(error.advice(), [Advice::DoublePrecision]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::builder::DenseBuilder;
 use super::operand::DenseOperand;
 use crate::adapt::Resolved;
 use crate::device::{Description, Registration};
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Plan, PlanRequest, make};
 use crate::runtime::job::{BorrowsA, Job, Prepared, Scaling, open, open_planned};
@@ -83,8 +83,9 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
     /// Changes the shape, and with it the plan. Devices are opened with the next run.
     pub(in crate::runtime) fn change_work(&mut self, work: J::Work) -> Result<()> {
         let resolved = self.resolved.as_ref().filter(|_| !self.given);
-        let resolved = resolved
-            .ok_or_else(|| Error::usage("the given plan is for another job; make it again"))?;
+        let resolved = resolved.ok_or_else(|| {
+            Error::usage("the given plan is for another job").advise([Advice::NewPlan, Advice::NoPlan])
+        })?;
         let start = Instant::now();
         let request = request(&self.options, resolved, work.into(), &self.a);
         self.plan = self.runtime.pool().install(|| make(&request))?;

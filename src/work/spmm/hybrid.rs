@@ -61,7 +61,8 @@ struct SeparateRows {
 pub(super) fn storage<T: Scalar>(variant: &Variant, rows: CsrView<'_, T>) -> Result<Storage> {
     if rows.cols() > SEPARATE_ROW as usize {
         let cols = rows.cols();
-        let reason = format!("the hybrid format supports at most {SEPARATE_ROW} columns, and the matrix has {cols}");
+        let reason =
+            format!("the hybrid format supports at most {SEPARATE_ROW} columns, and the matrix has {cols}");
         return Err(Error::usage(reason).advise([Advice::OtherKernel]));
     }
     let (count, value_bytes) = (rows.rows() as u64, size_of::<T>() as u64);
@@ -94,7 +95,8 @@ fn long_rows(lengths: impl Iterator<Item = u64>) -> Result<SeparateRows> {
     let mut separate = SeparateRows { rows: 0, entries: 0 };
     for length in lengths.filter(|&length| length > WIDTH as u64) {
         if length > SEGMENT as u64 {
-            let reason = format!("the hybrid format needs rows of at most {SEGMENT} nonzeros, and a row has {length}");
+            let reason =
+                format!("the hybrid format needs rows of at most {SEGMENT} nonzeros, and a row has {length}");
             return Err(Error::usage(reason).advise([Advice::OtherKernel]));
         }
         separate.rows += 1;

@@ -78,7 +78,8 @@ fn count_slots(lengths: impl Iterator<Item = u64>) -> Result<u64> {
     };
     for length in lengths {
         let Some(count) = with_length.get_mut(length as usize) else {
-            let reason = format!("sliced ELLPACK needs rows of at most {SEGMENT} nonzeros, and a row has {length}");
+            let reason =
+                format!("sliced ELLPACK needs rows of at most {SEGMENT} nonzeros, and a row has {length}");
             return Err(Error::usage(reason).advise([Advice::OtherKernel]));
         };
         *count += 1;

@@ -63,7 +63,7 @@ fn numbers_that_overflow_are_refused_and_those_that_underflow_are_counted() {
 fn single_precision_has_its_own_range() {
     let large = given("a.mtx", format!("{REAL}1 1 1\n1 1 1e39\n"));
     let error = read::<f32>(&large.path, &ReadOptions::default()).unwrap_err().to_string();
-    assert!(error.contains("a.mtx:3: value '1e39' overflows f32; use --dtype f64"), "{error}");
+    assert!(error.contains("a.mtx:3: value '1e39' overflows f32; use the value type f64"), "{error}");
     let small = given("a.mtx", format!("{REAL}1 2 2\n1 1 1e-50\n1 2 16777217\n"));
     let loaded = read::<f32>(&small.path, &ReadOptions::default()).unwrap();
     assert_eq!(loaded.matrix.view().values(), &[0.0, 16777216.0]);

@@ -117,10 +117,14 @@ fn array_value<T: Scalar>(
         return Ok(None);
     }
     if word.len() > LONGEST_LINE {
-        return Err(format!("the line is longer than {LONGEST_LINE} bytes; a number this long overflows").into());
+        return Err(
+            format!("the line is longer than {LONGEST_LINE} bytes; a number this long overflows").into()
+        );
     }
     if word.iter().any(|byte| matches!(byte, b' ' | b'\t')) {
-        return Err(format!("{} is more than one word; an array has one value on each line", shown(word)).into());
+        return Err(
+            format!("{} is more than one word; an array has one value on each line", shown(word)).into()
+        );
     }
     careful_value(header.field, header.unsigned, finite, word, tally).map(Some)
 }

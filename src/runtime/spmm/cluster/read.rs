@@ -255,7 +255,8 @@ pub fn generate_rows<T: Scalar>(
 /// The error for a source that ranks cannot read by parts.
 pub fn unsupported_source(source: &str) -> Error {
     let reason = "over several ranks A is a .rlm file, a plain .mtx file or gen:";
-    Error::input(Place { source: source.into(), line: None, column: None }, reason).advise([Advice::CacheFile])
+    Error::input(Place { source: source.into(), line: None, column: None }, reason)
+        .advise([Advice::CacheFile])
 }
 
 #[cfg(test)]

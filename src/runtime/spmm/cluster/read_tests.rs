@@ -248,6 +248,6 @@ fn ranks_that_see_different_files_and_formats_for_one_reader_are_refused() {
     for outcome in on_thread_ranks(2, |ranks| {
         read_rows::<f64>(ranks, &packed, &division(&[1.0; 2]), &ReadOptions::default())
     }) {
-        assert!(outcome.unwrap_err().to_string().contains("rowloom convert"));
+        assert_eq!(outcome.unwrap_err().advice(), [Advice::CacheFile]);
     }
 }

@@ -26,9 +26,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         y: &mut Vectors<T>,
     ) -> Result<(Option<RunReport>, Vec<FaultReport>)> {
         if !Arc::ptr_eq(&x.layout, &self.x) || !Arc::ptr_eq(&y.layout, &self.y) {
-            return Err(Error::usage(
-                "X or Y belongs to another product; use the vectors of this product",
-            ));
+            return Err(Error::usage("X or Y belongs to another product; use the vectors of this product"));
         }
         match self.checks.is_due() {
             true => self.apply_checked(scaling, x, y),

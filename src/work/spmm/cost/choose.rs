@@ -71,7 +71,8 @@ pub fn choose_candidate(
     } else if let (false, Some((other, seconds))) = (form.is_canonical(), canonical) {
         let loss = (seconds / predicted_s - 1.0) * 100.0;
         reason += &format!(
-            "; adds in another order than the reproducible kernels; the best of those, {}, is predicted {loss:.0} % slower",
+            "; adds in another order than the reproducible kernels; the best of those, {}, is predicted {loss:.0} % slower \
+             (reproducible products use it)",
             other.name()
         );
     }

@@ -20,9 +20,8 @@ pub enum Connected {
 
 /// Connects this rank. Collective.
 pub fn connect(ranks: &dyn Communicator) -> Result<Connected> {
-    let unreachable = |error: io::Error| {
-        Error::device("cpu", format!("ranks cannot be watched over TCP: {error}"))
-    };
+    let unreachable =
+        |error: io::Error| Error::device("cpu", format!("ranks cannot be watched over TCP: {error}"));
     let listener = match ranks.rank() {
         0 => Some(TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(unreachable)?),
         _ => None,

@@ -10,6 +10,7 @@ fn watched(size: usize, work: impl Fn(usize, Watch) + Sync) -> (Vec<String>, Vec
             scope.spawn(move || {
                 let rank = ranks.rank();
                 let actions = Actions {
+                    text: Error::message,
                     print: Box::new(move |text| printed.lock().unwrap().push(text.to_owned())),
                     exit: Box::new(move |code| exits.lock().unwrap().push((rank, code))),
                 };
