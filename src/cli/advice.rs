@@ -15,6 +15,7 @@ fn as_flag(advice: Advice) -> &'static str {
         Advice::FewerColumnsOfTable => "use fewer columns",
         Advice::AddCpu => "add cpu to --devices",
         Advice::AddGpu => "add one to --devices, for example cuda:0, or the emulated GPU emu:0",
+        Advice::AddCudaGpu => "add cuda:0 to --devices",
         Advice::CpuOnly => "use --devices cpu",
         Advice::MoreDeviceMemory => "use a larger --mem-limit",
         Advice::FewerThreads => "use a smaller --threads",

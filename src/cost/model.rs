@@ -18,6 +18,9 @@ use crate::toml_file::{TomlError, TomlFile};
 /// Valid factors between two machines with the same card.
 const VALID_FACTORS: RangeInclusive<f64> = 0.01..=100.0;
 
+/// The first line of a model, by which commands recognise the file.
+const MARK: &str = "# Measured by rowloom calibrate";
+
 /// The calibrated cost model of a machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,7 +123,7 @@ impl Model {
             std::fs::create_dir_all(folder).map_err(|source| Error::write(folder, source))?;
         }
         files::replace(path, |file| {
-            writeln!(file, "# The cost model of this machine, as Rowloom measured it.\n")?;
+            writeln!(file, "{MARK}\n")?;
             file.write_all(text.as_bytes())
         })?;
         Ok(left_out)

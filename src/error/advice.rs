@@ -20,6 +20,8 @@ pub enum Advice {
     AddCpu,
     /// A GPU, beside the devices that are named.
     AddGpu,
+    /// A CUDA GPU, beside the devices that are named.
+    AddCudaGpu,
     /// The CPU as the only device.
     CpuOnly,
     /// A higher limit of device memory.
@@ -82,12 +84,13 @@ pub enum Advice {
 
 impl Advice {
     /// Every value.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::FewerColumns,
         Self::FewerColumnsOfB,
         Self::FewerColumnsOfTable,
         Self::AddCpu,
         Self::AddGpu,
+        Self::AddCudaGpu,
         Self::CpuOnly,
         Self::MoreDeviceMemory,
         Self::FewerThreads,
@@ -129,6 +132,7 @@ impl Advice {
             Self::AddGpu => {
                 "add one to the devices of `Runtime::open(…)`, for example cuda:0, or the emulated GPU emu:0"
             }
+            Self::AddCudaGpu => "add cuda:0 to the devices of `Runtime::open(…)`",
             Self::CpuOnly => "use `Runtime::open(\"cpu\")`",
             Self::MoreDeviceMemory => "use a larger `.memory_limit(…)`",
             Self::FewerThreads => "use fewer `.threads(…)`",

@@ -124,9 +124,8 @@ pub(super) fn forms(
         return Err(match request.has_gpu {
             true => Error::usage("kernel cublas needs the library cuBLAS, which was not found")
                 .advise([Advice::ListOfLibraries]),
-            false => {
-                Error::usage("kernel cublas needs a CUDA GPU and the library cuBLAS").advise([Advice::AddGpu])
-            }
+            false => Error::usage("kernel cublas needs a CUDA GPU and the library cuBLAS")
+                .advise([Advice::AddCudaGpu]),
         });
     }
     match info.runs_on {

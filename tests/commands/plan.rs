@@ -174,7 +174,11 @@ fn the_cpu_gets_the_requested_share() {
         let rows = report["devices"][0]["rows"].as_f64().unwrap();
         assert!((rows / 10000.0 - share).abs() < 0.02, "{words}: {rows}");
     }
-    place.fail("plan gen:diagonal,rows=9 --devices emu:0,emu:1 --cpu-share 0.5", 2, "cpu must be among");
+    place.fail(
+        "plan gen:diagonal,rows=9 --devices emu:0,emu:1 --cpu-share 0.5",
+        2,
+        "; add cpu to --devices, or leave out --cpu-share\n",
+    );
     assert_eq!(place.run("plan gen:diagonal,rows=9 --cpu-share 1.5").code, 2);
 }
 
