@@ -5,7 +5,7 @@ use std::str::FromStr;
 use crate::cost::{Preset, preset_names, preset_on};
 use crate::device::EmulatedOptions;
 use crate::device::cuda::{self, CudaOptions};
-use crate::error::{Advice, Error, Reason, Result};
+use crate::error::{Advice, Error, Result};
 use crate::suggest::{did_you_mean, nearest};
 
 /// The devices to compute on.
@@ -134,9 +134,8 @@ impl Devices {
         for (word, typed) in self.words().iter().enumerate() {
             let DeviceWord::Cuda { card, options } = typed else { continue };
             let options = CudaOptions::parse(options)?;
-            let missing =
-                |reason| Error::device(typed.name(), Reason::from(reason).advise([Advice::CpuOnly]));
-            let driver = cuda::Driver::get().map_err(missing)?;
+            let missing = |reason: String| Error::device(typed.name(), reason);
+            let driver = cuda::Driver::get().map_err(|reason| missing(reason).advise([Advice::CpuOnly]))?;
             let cards = match *card {
                 None => 0..driver.cards,
                 Some(card) if card < driver.cards => card..card + 1,
