@@ -67,6 +67,7 @@ fn main() -> rowloom::Result<()> {
         name: name.into(),
         profile,
         memory_limit_bytes: None,
+        taken_bytes: 0,
         required: true,
     };
     let cpu = spec_of("cpu", cpu_profile(threads, u64::MAX)?);

@@ -15,7 +15,7 @@ use crate::results::Buffers;
 use crate::runtimes::runtime;
 
 /// Products that are kept. A solver with shrinking blocks uses two or three numbers of columns at a time; each product may have a
-/// layout of A of its own.
+/// layout of A of its own on the host. On a device they share one.
 const MAX_PRODUCTS: usize = 8;
 
 /// The value types of operators.

@@ -99,3 +99,20 @@ def test_a_trace_replaces_traces_and_no_other_file(a, tmp_path):
     empty.touch()
     a.trace(empty)
     assert empty.stat().st_size > 0
+
+
+def test_products_with_any_number_of_columns_share_one_copy_of_a_on_a_device() -> None:
+    source = "gen:uniform,rows=1500,degree=60"
+    a_bytes = 1501 * 8 + rowloom.csr(source, devices="cpu").nnz * 12
+    a = rowloom.csr(source, devices=f"emu:0?memory_bytes={a_bytes * 3 // 2}", uses=100)
+    b = rowloom.csr(source, devices="cpu")
+    columns = [*range(1, 17), *range(16, 0, -1)]
+    for k in columns:
+        x = np.random.default_rng(k).standard_normal((1500, k))
+        assert np.allclose(a @ x, b @ x, rtol=1e-9, atol=1e-9)
+        report = a.last_report
+        assert report is not None and set(report.devices) == {"emu:0"} and report.faults == ()
+        assert "fault:" not in a.explain(k) and a.plan(k).data["mode"] == "resident"
+    x = a.vectors(3)
+    x.fill(1.0)
+    assert np.allclose((a @ x).to_numpy(), b @ np.ones((1500, 3)))

@@ -16,6 +16,17 @@ pub struct Form {
     pub variant: Variant,
 }
 
+/// What the storage of A on a GPU depends on: forms with the same one read the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoredForm {
+    /// The layout.
+    pub layout: Layout,
+    /// Maximal nonzeros of a piece of a row.
+    pub piece: u32,
+    /// Rows of a row group.
+    pub rows: u32,
+}
+
 impl Form {
     /// The form of a CPU kernel.
     pub fn cpu(kernel: KernelId) -> Self {
@@ -25,6 +36,11 @@ impl Form {
     /// The layout of A that it reads on a GPU.
     pub fn layout(&self) -> Layout {
         CudaKernel::of(self.kernel).map_or(Layout::Csr, |kernel| kernel.layout)
+    }
+
+    /// How it stores A on a GPU.
+    pub fn stored(&self) -> StoredForm {
+        StoredForm { layout: self.layout(), piece: self.variant.piece, rows: self.variant.rows }
     }
 
     /// Whether it reads A as the host stores it, so that A can be copied without conversion.

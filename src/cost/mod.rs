@@ -14,7 +14,7 @@ mod refined;
 mod shapes;
 
 pub use cards::{CardFacts, card_profile};
-pub use form::{Candidate, Choice, Form};
+pub use form::{Candidate, Choice, Form, StoredForm};
 pub use model::{DeviceModel, Model};
 pub use network::{Cluster, Network};
 pub use presets::{

@@ -9,6 +9,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::array::Array;
+use super::content::ContentId;
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
 
@@ -16,13 +17,24 @@ use crate::error::{Error, Result};
 pub const MOST_COLUMNS: usize = u32::MAX as usize;
 
 /// A sparse matrix in CSR: in owned memory, in a mapped file, or in the arrays of another library.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub struct Csr<T: Scalar> {
     rows: usize,
     cols: usize,
     row_pointers: Array<u64>,
     columns: Array<u32>,
     values: Array<T>,
+    content: ContentId,
+}
+
+/// Compares the arrays.
+impl<T: Scalar> PartialEq for Csr<T> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.rows, self.cols) == (other.rows, other.cols)
+            && self.row_pointers == other.row_pointers
+            && self.columns == other.columns
+            && self.values == other.values
+    }
 }
 
 impl<T: Scalar> Csr<T> {
@@ -38,7 +50,7 @@ impl<T: Scalar> Csr<T> {
         if row_pointers.may_change() || columns.may_change() {
             return Err(Error::Internal("row pointers and columns must not be in a mapped file".into()));
         }
-        let matrix = Self { rows, cols, row_pointers, columns, values };
+        let matrix = Self { rows, cols, row_pointers, columns, values, content: ContentId::unique() };
         matrix.view().check()?;
         Ok(matrix)
     }
@@ -51,6 +63,7 @@ impl<T: Scalar> Csr<T> {
             row_pointers: vec![0].into(),
             columns: Vec::new().into(),
             values: Vec::new().into(),
+            content: ContentId::unique(),
         }
     }
 
@@ -95,6 +108,7 @@ impl<T: Scalar> Csr<T> {
             columns: &self.columns,
             values: &self.values,
             mapped: self.values.may_change().then_some(Mapped(&self.values)),
+            content: Some(self.content),
         }
     }
 
@@ -118,6 +132,7 @@ impl<T: Scalar> Csr<T> {
             row_pointers: AlignedBuffer::copied_from(&self.row_pointers)?.into(),
             columns: AlignedBuffer::copied_from(&self.columns)?.into(),
             values: values.into(),
+            content: ContentId::unique(),
         })
     }
 }
@@ -166,6 +181,7 @@ pub struct CsrView<'a, T> {
     values: &'a [T],
     /// The array that has the values, if a mapped file may change them.
     mapped: Option<Mapped<'a, T>>,
+    content: Option<ContentId>,
 }
 
 /// Values of a mapped file.
@@ -187,7 +203,8 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         columns: &'a [u32],
         values: &'a [T],
     ) -> Result<Self> {
-        let view = Self { rows, cols, row_pointers, columns, values, mapped: None };
+        let content = Some(ContentId::unique());
+        let view = Self { rows, cols, row_pointers, columns, values, mapped: None, content };
         view.check()?;
         Ok(view)
     }
@@ -287,7 +304,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         if !is_valid {
             return Err(Error::Internal("row pointers decrease or end outside the entries".into()));
         }
-        Ok(CsrView { rows, row_pointers, ..*self })
+        Ok(CsrView { rows, row_pointers, content: None, ..*self })
     }
 
     /// A view of the rows `range`.
@@ -299,7 +316,13 @@ impl<'a, T: Scalar> CsrView<'a, T> {
             columns: self.columns,
             values: self.values,
             mapped: self.mapped,
+            content: None,
         }
+    }
+
+    /// The identity of the matrix that this is a view of; `None` for a view of some of its rows.
+    pub fn content(&self) -> Option<ContentId> {
+        self.content
     }
 
     /// An error if the values are those of a mapped file that has changed since it was opened: results computed from them are invalid.

@@ -3,6 +3,7 @@
 //! Parallel functions run in the rayon pool of the caller, who decides the number of threads.
 
 pub mod array;
+mod content;
 pub mod convert;
 pub mod convert_serial;
 pub mod coo;
@@ -21,6 +22,7 @@ pub mod statistics;
 pub mod transpose;
 
 pub use array::{AlignedBuffer, Array};
+pub use content::ContentId;
 pub use coo::Coo;
 pub use csr::{Csr, CsrView};
 pub use ell::{EllPadded, EllUnpadded};

@@ -115,9 +115,9 @@ impl Plan {
         Builder::new(self).run_graph(remaining)
     }
 
-    /// The graph that copies the resident part of A to the devices; empty where nothing is resident.
-    pub fn prepare_graph(&self) -> PlannedGraph {
-        Builder::new(self).prepare_graph()
+    /// The graph that copies the resident part of A to the devices for which `to` is true; empty where nothing is resident.
+    pub fn prepare_graph(&self, to: &[bool]) -> PlannedGraph {
+        Builder::new(self).prepare_graph(to)
     }
 }
 
@@ -175,13 +175,13 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn prepare_graph(mut self) -> PlannedGraph {
+    fn prepare_graph(mut self, to: &[bool]) -> PlannedGraph {
         if self.plan.mode == Mode::Resident {
             self.make_pools();
             for (index, chunk) in self.plan.chunks.iter().enumerate() {
                 let device = chunk.home;
                 let on = &self.plan.devices[device as usize];
-                if on.profile.link.is_none() {
+                if on.profile.link.is_none() || to.get(device as usize) != Some(&true) {
                     continue;
                 }
                 let slot_bytes = on.slots.pinned_in_slot_bytes;

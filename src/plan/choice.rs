@@ -1,8 +1,9 @@
 //! The choice of a chunk's kernels.
 
 use super::draft::Draft;
-use crate::cost::{Choice, Form, Profile};
-use crate::error::Result;
+use super::resident::reading;
+use crate::cost::{Choice, Form, Profile, StoredForm};
+use crate::error::{Error, Result};
 use crate::kernel::Processor;
 use crate::work::{ChunkRows, Facts};
 
@@ -22,19 +23,29 @@ impl Draft<'_> {
         self.request.work.choose(device, piece, facts, &self.forms)
     }
 
-    /// The kernels for a piece of `home`, on that device and on the others.
+    /// The kernels for a piece of `home`, on that device and on the others. On GPUs they read it as it is `stored`, where it is.
     pub fn chunk_kernels(
         &self,
         home: Option<&Profile>,
         piece: &ChunkRows,
         facts: &Facts,
+        stored: Option<StoredForm>,
     ) -> Result<ChunkKernels> {
         let profiles = || self.devices.iter().map(|device| &device.profile);
         let of = |processor| home.into_iter().chain(profiles()).find(move |on| on.processor == processor);
         let (on_gpu, on_cpu) = (of(Processor::Gpu), of(Processor::Cpu).unwrap_or(self.host_profile));
         let cpu = self.choice(on_cpu, piece, facts)?;
         let gpu = match on_gpu {
-            Some(profile) => self.choice(profile, piece, facts)?,
+            Some(profile) => match stored {
+                Some(stored) => {
+                    let forms = reading(&self.forms, stored);
+                    if forms.gpu.is_empty() {
+                        return Err(Error::Internal("no kernel for this K reads the stored A".into()));
+                    }
+                    self.request.work.choose(profile, piece, facts, &forms)?
+                }
+                None => self.choice(profile, piece, facts)?,
+            },
             None => {
                 let form = self.forms.gpu.first().map_or(cpu.form, |candidate| candidate.form);
                 Choice { form, ..cpu.clone() }

@@ -10,6 +10,7 @@ use super::lines::Samples;
 use super::memory::budget;
 use super::part::{DeviceChunks, KnownChunks, Part};
 use super::request::{DeviceSpec, PlanRequest};
+use super::resident::Adopted;
 use super::shares::Balance;
 use super::tail::{split_rows, unassign_tail};
 use super::transfer::{self, Traffic, TransferChoice};
@@ -27,6 +28,20 @@ pub(super) struct Division<'a> {
     pub spans: &'a [PositionRange],
     /// The chunks that were made of it so far.
     pub known_chunks: RefCell<Vec<KnownChunks>>,
+}
+
+/// The devices, the CPU first.
+fn in_order(devices: &[DeviceSpec]) -> impl Iterator<Item = &DeviceSpec> {
+    let of_kind =
+        |with_link: bool| devices.iter().filter(move |device| device.profile.link.is_some() == with_link);
+    of_kind(false).chain(of_kind(true))
+}
+
+/// The devices with the host first; the host computes only if it is among them.
+pub(super) fn ordered(devices: &[DeviceSpec]) -> Vec<Option<DeviceSpec>> {
+    let has_cpu = devices.iter().any(|device| device.profile.link.is_none());
+    let host = (!has_cpu).then_some(None);
+    host.into_iter().chain(in_order(devices).cloned().map(Some)).collect()
 }
 
 /// A plan without reasons.
@@ -48,14 +63,22 @@ pub(super) struct Draft<'a> {
     pub mode: Mode,
     /// Samples of the rows, made once for all candidates.
     pub samples: &'a OnceLock<Samples>,
+    /// The layouts of A that the GPUs have already and that it uses.
+    pub adopted: Option<&'a Adopted<'a>>,
 }
 
 impl Draft<'_> {
     /// Makes the plan.
     pub fn plan(&self) -> Result<Plan> {
         let devices = self.ordered();
-        let (shares, balance) = self.shares(&devices)?;
-        let spans = self.spans(&devices, &shares);
+        let (shares, spans, balance) = match self.adopted {
+            Some(adopted) => (adopted.shares(&self.request.work), adopted.spans(), None),
+            None => {
+                let (shares, balance) = self.shares(&devices)?;
+                let spans = self.spans(&devices, &shares);
+                (shares, spans, balance)
+            }
+        };
         let always = self.request.always_register;
         let proposed =
             |a_unchanged| transfer::proposed(&self.transfers(&devices, &shares, a_unchanged), always);
@@ -63,7 +86,8 @@ impl Draft<'_> {
         let division = Division { devices: &devices, shares: &shares, spans: &spans, known_chunks };
         let assembled = |registered: &[Registered]| self.assembled(&division, registered, false);
         let all_staged = vec![Registered::default(); devices.len()];
-        let registered = proposed(self.forms.read_a_unchanged());
+        // Layouts that are there are not copied.
+        let registered = proposed(self.forms.read_a_unchanged() && self.adopted.is_none());
         let (assembled, transfer) = if registered == all_staged {
             (assembled(&all_staged)?, None)
         } else {
@@ -91,6 +115,10 @@ impl Draft<'_> {
         reasons.extend(blocks);
         unassign_tail(&mut plan, &mut reasons);
         describe(&mut plan);
+        if let Some(adopted) = self.adopted {
+            reasons.push(adopted.reason());
+            plan.set_up.bring_a_s = 0.0;
+        }
         plan.reasons = reasons;
         Ok(plan)
     }
@@ -135,17 +163,12 @@ impl Draft<'_> {
 
     /// The devices, the CPU first.
     pub(super) fn in_order(&self) -> impl Iterator<Item = &DeviceSpec> {
-        let of_kind = |with_link: bool| {
-            self.devices.iter().filter(move |device| device.profile.link.is_some() == with_link)
-        };
-        of_kind(false).chain(of_kind(true))
+        in_order(self.devices)
     }
 
     /// The devices with the host first; the host computes only if it was among them.
     fn ordered(&self) -> Vec<Option<DeviceSpec>> {
-        let has_cpu = self.devices.iter().any(|device| device.profile.link.is_none());
-        let host = (!has_cpu).then_some(None);
-        host.into_iter().chain(self.in_order().cloned().map(Some)).collect()
+        ordered(self.devices)
     }
 
     fn gpus(&self) -> usize {

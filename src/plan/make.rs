@@ -3,14 +3,15 @@
 use std::sync::OnceLock;
 
 use super::data::{Mode, Plan};
-use super::draft::Draft;
+use super::draft::{Draft, ordered};
 use super::request::{DeviceSpec, PlanRequest};
+use super::resident::{Adopted, beside_layouts};
 use super::set_up::compared_set_up_s;
 use super::vectors::make_on_vectors;
 use super::worth;
 use crate::cost::cpu_profile;
 use crate::error::{Advice, Counted, Error, Result, Seconds};
-use crate::work::Layouts;
+use crate::work::{Forms, Layouts};
 
 /// A later candidate must take at most this share of the best time so far.
 const CANDIDATE_MARGIN: f64 = 0.98;
@@ -48,27 +49,39 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
             None if request.repeat > 1 => &[Mode::Resident, Mode::Oneshot],
             None => &[Mode::Oneshot],
         };
-        let candidates =
-            modes.iter().flat_map(|&mode| layouts(request, mode).iter().map(move |&of| (mode, of)));
-        for (mode, layouts) in candidates {
-            let forms = request.work.forms(&request.kernels(), layouts)?;
-            let draft = Draft {
-                request,
-                fingerprint: &fingerprint,
-                forms,
-                host_profile: &host_profile,
-                devices: &devices,
-                mode,
-                samples: &samples,
-            };
-            match draft.plan() {
-                Ok(plan) => {
-                    let total_s = plan.predicted_s * plan.repeat as f64 + compared_set_up_s(&plan);
-                    tried.push(Candidate { total_s, plan });
-                }
+        let stays = modes.contains(&Mode::Resident);
+        let mut of_set: Vec<Candidate> = Vec::new();
+        let draft = |devices: &[DeviceSpec], mode, layouts: &[Layouts], adopted: Option<&Adopted<'_>>| {
+            let forms = forms_of(request, layouts)?;
+            let (fingerprint, host_profile, samples) = (&fingerprint, &host_profile, &samples);
+            Draft { request, fingerprint, forms, host_profile, devices, mode, samples, adopted }.plan()
+        };
+        // A layout that is there costs no copy of A.
+        for adopted in Adopted::all(request, &ordered(&devices)).iter().filter(|_| stays) {
+            match draft(&devices, Mode::Resident, &[Layouts::Any, Layouts::Unchanged], Some(adopted)) {
+                Ok(plan) => of_set.push(Candidate::new(plan, true)),
+                Err(error) => tracing::debug!(%error, "a stored A is not used"),
+            }
+        }
+        let beside = beside_layouts(&devices, &request.resident);
+        let own = modes.iter().flat_map(|&mode| layouts(request, mode).iter().map(move |&of| (mode, of)));
+        let mut plans: Vec<Result<Plan>> =
+            own.map(|(mode, layouts)| draft(&beside, mode, &[layouts], None)).collect();
+        let is_resident = |plan: &Plan| plan.mode == Mode::Resident;
+        let has_resident = of_set.iter().any(|candidate| is_resident(&candidate.plan))
+            || plans.iter().flatten().any(is_resident);
+        if stays && !has_resident && beside != devices {
+            // Layouts of other plans are evicted, and copied again when they are needed.
+            let all = layouts(request, Mode::Resident).iter();
+            plans.extend(all.map(|&layouts| draft(&devices, Mode::Resident, &[layouts], None)));
+        }
+        for plan in plans {
+            match plan {
+                Ok(plan) => of_set.push(Candidate::new(plan, false)),
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
+        tried.extend(of_set);
     }
     let mut best = 0;
     for (index, candidate) in tried.iter().enumerate() {
@@ -88,6 +101,24 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
     }
 }
 
+/// The forms of these layouts, each once.
+fn forms_of(request: &PlanRequest<'_>, layouts: &[Layouts]) -> Result<Forms> {
+    let (first, others) = match layouts.split_first() {
+        Some((first, others)) => (*first, others),
+        None => (Layouts::Unchanged, layouts),
+    };
+    let kernels = request.kernels();
+    let mut forms = request.work.forms(&kernels, first)?;
+    for &layouts in others {
+        for candidate in request.work.forms(&kernels, layouts)?.gpu {
+            if !forms.gpu.iter().any(|known| known.form == candidate.form) {
+                forms.gpu.push(candidate);
+            }
+        }
+    }
+    Ok(forms)
+}
+
 /// A plan and the predicted seconds of all products, with registering and copying A.
 struct Candidate {
     total_s: f64,
@@ -95,6 +126,12 @@ struct Candidate {
 }
 
 impl Candidate {
+    /// A plan that copies A to the devices first, unless they have it already.
+    fn new(plan: Plan, has_a: bool) -> Self {
+        let set_up_s = if has_a { plan.set_up.register_s } else { compared_set_up_s(&plan) };
+        Self { total_s: plan.predicted_s * plan.repeat as f64 + set_up_s, plan }
+    }
+
     /// Whether a device has a share.
     fn uses(&self, name: &str) -> bool {
         self.plan.devices.iter().any(|device| device.name == name && device.chunks > 0)

@@ -83,7 +83,7 @@ pub(super) fn divide(need: &Need, budget_bytes: u64) -> Result<Slots, u64> {
 /// Bytes of a device's memory that a plan may use.
 pub(super) fn budget(device: &DeviceSpec) -> u64 {
     let memory = (device.profile.memory_bytes as f64 * MEMORY_SHARE) as u64;
-    device.memory_limit_bytes.unwrap_or(u64::MAX).min(memory)
+    device.memory_limit_bytes.unwrap_or(u64::MAX).min(memory.saturating_sub(device.taken_bytes))
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod parts;
 mod predict;
 mod remaining;
 mod request;
+mod resident;
 mod set_up;
 mod shares;
 mod tail;
@@ -41,6 +42,7 @@ pub use data::{
 pub use make::make;
 pub use remaining::Remaining;
 pub use request::{DeviceSpec, PlanRequest};
+pub use resident::ResidentLayout;
 pub use vectors::make_on_vectors;
 
 #[cfg(test)]
@@ -49,5 +51,7 @@ mod block_tests;
 mod reason_tests;
 #[cfg(test)]
 mod refusal_tests;
+#[cfg(test)]
+mod resident_tests;
 #[cfg(test)]
 mod tests;

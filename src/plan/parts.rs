@@ -12,6 +12,7 @@ use super::interior::interior_apart;
 use super::memory::{Need, RING_SLOTS, budget, divide};
 use super::part::{CHUNKS_PER_DEVICE, DeviceChunks, KnownChunks, Part};
 use super::request::DeviceSpec;
+use super::resident::ResidentLayout;
 use crate::error::{Advice, Bytes, Error, Result};
 use crate::work::{ChunkRows, Combine, Position, PositionRange, XChoice, XOrder};
 
@@ -54,17 +55,20 @@ impl Draft<'_> {
         let work = &self.request.work;
         let Division { devices, spans, .. } = *division;
         let mut counts = self.counts(division, for_blocks)?;
-        let mut decreasing = self.decreasing(division, registered, for_blocks)?;
+        let mut decreasing = match self.adopted {
+            Some(_) => vec![None; devices.len()],
+            None => self.decreasing(division, registered, for_blocks)?,
+        };
         loop {
             let chunks = self.chunks(division, &counts, &decreasing, for_blocks)?;
             let mut parts: Vec<Part> = chunks
                 .into_iter()
                 .zip(devices.iter().zip(registered))
                 .map(|(chunks, (device, &registered))| self.part(chunks, device, registered))
-                .collect();
+                .collect::<Result<_>>()?;
             let divided = self.divide_memory(devices, &mut parts);
-            if divided.is_ok() && !self.wants_finer(&parts) {
-                return Ok(parts);
+            if self.adopted.is_some() || divided.is_ok() && !self.wants_finer(&parts) {
+                return divided.map(|()| parts);
             }
             if decreasing.iter().any(Option::is_some) {
                 decreasing.fill(None);
@@ -123,17 +127,25 @@ impl Draft<'_> {
         let pieces = pieces.zip(decreasing).map(|(equal, own)| own.clone().unwrap_or(equal));
         let mut pieces: Vec<Vec<ChunkRows>> = pieces.collect();
         let owners = pieces.iter().filter(|pieces| !pieces.is_empty()).count();
-        if self.request.vectors_stay && (owners > 1 || work.needs_other_ranks()) {
+        if self.request.vectors_stay && self.adopted.is_none() && (owners > 1 || work.needs_other_ranks()) {
             pieces = pieces.into_iter().map(|pieces| interior_apart(work, pieces)).collect();
         }
+        for (pieces, device) in pieces.iter_mut().zip(division.devices) {
+            if let Some(layout) = self.adopted_by(device) {
+                *pieces = layout.chunks.iter().map(|(rows, _)| *rows).collect();
+            }
+        }
         let of_device = |(pieces, device): (Vec<ChunkRows>, &Option<DeviceSpec>)| {
+            let stored = self.adopted_by(device).map(|layout| &layout.chunks);
             let features = work.facts(&pieces);
             let home = device.as_ref().map(|device| &device.profile);
             let (kernels, footprints) = pieces
                 .par_iter()
                 .zip(&features)
-                .map(|(piece, features)| {
-                    let kernels = self.chunk_kernels(home, piece, features)?;
+                .enumerate()
+                .map(|(index, (piece, features))| {
+                    let stored = stored.and_then(|chunks| chunks.get(index)).map(|(_, stored)| *stored);
+                    let kernels = self.chunk_kernels(home, piece, features, stored)?;
                     let footprint = work.footprint(piece, &kernels.gpu, features)?;
                     Ok((kernels, footprint))
                 })
@@ -149,9 +161,15 @@ impl Draft<'_> {
     }
 
     /// The part of a device with these chunks, without the layout of its memory.
-    fn part(&self, chunks: Rc<DeviceChunks>, device: &Option<DeviceSpec>, registered: Registered) -> Part {
+    fn part(
+        &self,
+        chunks: Rc<DeviceChunks>,
+        device: &Option<DeviceSpec>,
+        registered: Registered,
+    ) -> Result<Part> {
         let (work, order, pieces) = (&self.request.work, self.forms.x_order, &chunks.pieces);
         let x = match device {
+            Some(_) if self.adopted_by(device).is_some() => self.adopted_x(&chunks, device)?,
             Some(_) if registered.a && !pieces.is_empty() => {
                 let reason = "all of X: A is registered, so its column numbers refer to all of X";
                 XChoice::whole(&**work, order, reason)
@@ -166,7 +184,24 @@ impl Draft<'_> {
         // Gathered rows and columns of X are copies, so X itself is not registered.
         let unchanged = order == XOrder::Rows && !matches!(x.x, XPlan::Gather { .. });
         let registered = Registered { x: registered.x && unchanged, ..registered };
-        Part { chunks, x, registered, slots: Slots::default() }
+        Ok(Part { chunks, x, registered, slots: Slots::default() })
+    }
+
+    /// The layout of A that a device has already and keeps.
+    fn adopted_by(&self, device: &Option<DeviceSpec>) -> Option<&ResidentLayout> {
+        self.adopted?.layout(&device.as_ref()?.name)
+    }
+
+    /// The part of X that the layout of a device refers to; an error where it is not one that this product can have.
+    fn adopted_x(&self, chunks: &DeviceChunks, device: &Option<DeviceSpec>) -> Result<XChoice> {
+        let (work, order, pieces) = (&self.request.work, self.forms.x_order, &chunks.pieces);
+        let wanted = self.adopted_by(device).map(|layout| layout.x);
+        let whole =
+            || XChoice::whole(&**work, order, "all of X: the column numbers of the stored A refer to it");
+        let choices: [&dyn Fn() -> XChoice; 3] =
+            [&whole, &|| work.x_in_place(order, pieces), &|| work.x_part(order, pieces, &chunks.features)];
+        let found = choices.iter().map(|choice| choice()).find(|choice| Some(choice.x) == wanted);
+        found.ok_or_else(|| Error::Internal("a stored A refers to another part of X".into()))
     }
 
     /// Whether the number or the size of chunks was requested.

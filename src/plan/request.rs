@@ -1,6 +1,7 @@
 //! The request that a plan is made from.
 
-use super::data::Mode;
+use super::data::{DevicePlan, Mode, Plan};
+use super::resident::ResidentLayout;
 use crate::cost::{Cluster, HostRates, Profile};
 use crate::kernel::cuda::Variant;
 use crate::kernel::{Format, KernelId, Processor};
@@ -15,6 +16,8 @@ pub struct DeviceSpec {
     pub profile: Profile,
     /// Upper limit of its memory use, where that is less than it has.
     pub memory_limit_bytes: Option<u64>,
+    /// Bytes of its memory that other data uses.
+    pub taken_bytes: u64,
     /// Whether it was named and must get a share.
     pub required: bool,
 }
@@ -22,7 +25,7 @@ pub struct DeviceSpec {
 impl DeviceSpec {
     /// A required device without a memory limit.
     pub fn new(name: impl Into<String>, profile: Profile) -> Self {
-        Self { name: name.into(), profile, memory_limit_bytes: None, required: true }
+        Self { name: name.into(), profile, memory_limit_bytes: None, taken_bytes: 0, required: true }
     }
 }
 
@@ -61,6 +64,8 @@ pub struct PlanRequest<'a> {
     pub vectors_stay: bool,
     /// Canonical kernels only: Y has the same bytes for any devices, chunks and threads.
     pub reproducible: bool,
+    /// The layouts of the same A that devices have already, the most recently used first.
+    pub resident: Vec<ResidentLayout>,
 }
 
 impl<'a> PlanRequest<'a> {
@@ -78,6 +83,20 @@ impl<'a> PlanRequest<'a> {
             compiles: gpus.clone().all(|device| device.profile.compiles),
             cublas: gpus.all(|device| device.profile.cublas),
         }
+    }
+
+    /// Whether devices have got layouts of A since `plan` was made, and it uses none of them.
+    pub fn misses_layouts(&self, plan: &Plan) -> bool {
+        let of_device = |(index, device): (usize, &DevicePlan)| {
+            let number = index as u32;
+            let own = plan.chunks.iter().filter(|chunk| chunk.home == number);
+            let own: Vec<_> = own.map(|chunk| (chunk.rows, chunk.form(Processor::Gpu).stored())).collect();
+            let mut layouts = self.resident.iter().filter(|layout| layout.device == device.name).peekable();
+            let is_same = |layout: &ResidentLayout| layout.chunks == own && layout.x == device.x;
+            layouts.peek().is_some() && !(plan.mode == Mode::Resident && layouts.any(is_same))
+        };
+        self.mode.is_none_or(|mode| mode == Mode::Resident)
+            && plan.devices.iter().enumerate().skip(1).any(of_device)
     }
 
     /// One product of `work` on `devices`, with all other decisions left to the planner.
@@ -99,6 +118,7 @@ impl<'a> PlanRequest<'a> {
             vectors_change: false,
             vectors_stay: false,
             reproducible: false,
+            resident: Vec::new(),
         }
     }
 }

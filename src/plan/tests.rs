@@ -27,31 +27,20 @@ pub(super) fn devices(words: &[&str]) -> Vec<DeviceSpec> {
         };
         for (gpu, profile) in profiles.into_iter().enumerate() {
             let name = if word == "cpu" { word.into() } else { format!("{word}:{index}/{gpu}") };
-            devices.push(DeviceSpec { name, profile, memory_limit_bytes: None, required: true });
+            devices.push(DeviceSpec {
+                name,
+                profile,
+                memory_limit_bytes: None,
+                taken_bytes: 0,
+                required: true,
+            });
         }
     }
     devices
 }
 
 pub(super) fn request<'a>(work: Work<'a>, words: &[&str]) -> PlanRequest<'a> {
-    PlanRequest {
-        work,
-        devices: devices(words),
-        host: host_rates(2).unwrap(),
-        mode: None,
-        kernel: None,
-        variant: None,
-        format: None,
-        chunks: None,
-        chunk_bytes: None,
-        cpu_share: None,
-        repeat: 1,
-        always_register: false,
-        cluster: None,
-        vectors_change: false,
-        vectors_stay: false,
-        reproducible: false,
-    }
+    PlanRequest::new(work, devices(words), host_rates(2).unwrap())
 }
 
 fn task_ids(graph: &Graph) -> impl Iterator<Item = TaskId> {
@@ -409,7 +398,9 @@ fn every_edge_is_needed() {
         let request = PlanRequest { chunks: Some(40), mode: Some(mode), ..request(work, words) };
         let plan = make(&request).unwrap();
         assert!(!plan.split_rows.is_empty());
-        for planned in [plan.graph(&Remaining::all(&plan)).unwrap(), plan.prepare_graph()] {
+        for planned in
+            [plan.graph(&Remaining::all(&plan)).unwrap(), plan.prepare_graph(&vec![true; plan.devices.len()])]
+        {
             planned.graph.validate().unwrap();
             for edge in 0..planned.graph.edges().count() {
                 let broken = without_edge(&planned.graph, edge);
@@ -455,7 +446,7 @@ proptest! {
 
         let planned = plan.graph(&Remaining::all(&plan)).unwrap();
         check_graph(&planned);
-        check_graph(&plan.prepare_graph());
+        check_graph(&plan.prepare_graph(&vec![true; plan.devices.len()]));
         let outputs: Vec<_> = planned.graph.buffers().iter().filter(|buffer| buffer.role == Role::Output).collect();
         prop_assert_eq!(outputs.iter().map(|buffer| buffer.bytes).sum::<u64>(), work.rows() as u64 * work.row_bytes());
         prop_assert_eq!(outputs.len(), 1, "all of Y is one buffer");

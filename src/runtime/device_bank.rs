@@ -82,6 +82,15 @@ impl DeviceBank {
         Ok(device)
     }
 
+    /// The devices that are open, with their names.
+    pub fn all_open(&self) -> Vec<(String, Arc<SharedDevice>)> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = open.iter().map(|(name, device)| (name.clone(), device.clone())).collect();
+        all.retain(|(_, device)| device.is_open());
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        all
+    }
+
     /// Records the queued operations of all devices from now on.
     pub fn start_recording(&self) {
         self.records.store(true, Ordering::Relaxed);

@@ -11,6 +11,9 @@ mod dense;
 mod dense_tests;
 mod device_bank;
 mod device_list;
+mod device_memory;
+#[cfg(all(test, feature = "emulator"))]
+mod device_memory_tests;
 #[cfg(all(test, feature = "emulator"))]
 mod fault_sweep;
 mod gemm;

@@ -20,7 +20,8 @@ use crate::device::{Description, Reports};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::machine::{Machine, may_have_nvidia_gpu};
-use crate::plan::{Plan, PlanRequest};
+use crate::matrix::ContentId;
+use crate::plan::{Plan, PlanRequest, ResidentLayout};
 use crate::trace::{Clock, Trace};
 use crate::work::Work;
 
@@ -217,6 +218,14 @@ impl Runtime {
         self.inner.bank.get(name, &device_options(&self.inner.devices)?)
     }
 
+    /// The layouts of a matrix that devices have, the most recently used first on each. `own` has the number of a layout once for each
+    /// product whose use does not count.
+    pub(super) fn layouts_of(&self, content: Option<ContentId>, own: &[u64]) -> Vec<ResidentLayout> {
+        let Some(content) = content else { return Vec::new() };
+        let open = self.inner.bank.all_open();
+        open.iter().flat_map(|(name, device)| device.memory().layouts_of(content, name, own)).collect()
+    }
+
     /// Starts to open the CUDA driver and the named cards on a thread of its own, so that a matrix can be read meanwhile. Does
     /// nothing for `auto` and where no card is named.
     pub fn start_opening(&self) {
@@ -238,6 +247,15 @@ impl Runtime {
     pub fn resolve(&self, options: &ProductOptions) -> Result<Resolved> {
         let mut resolved = self.resolving(options).all()?;
         forbid_registering(&mut resolved, options);
+        let open = self.inner.bank.all_open();
+        for device in &mut resolved.devices {
+            let Some((_, of)) = open.iter().find(|(name, _)| *name == device.name) else { continue };
+            match device.name.starts_with("cuda:") {
+                // What the driver calls free is without the memory that products share.
+                true => device.profile.memory_bytes += of.memory().shared_bytes(),
+                false => device.taken_bytes = of.memory().private_bytes(),
+            }
+        }
         Ok(resolved)
     }
 

@@ -78,32 +78,43 @@ impl OpenDevices {
         self.devices.iter().filter_map(error).collect()
     }
 
-    /// Runs a graph, with host jobs on `pool`. Fails if the caller is a worker of `pool`, which would deadlock.
-    pub fn run<'scope>(
-        &self,
-        pool: &Pool,
-        planned: &Planned,
-        binder: &mut (dyn Binder<'scope> + Send),
-        cancel: Option<&AtomicBool>,
-        watchdog_timeout: Duration,
-    ) -> Result<Outcome> {
-        self.run_with_network(pool, planned, binder, None, cancel, watchdog_timeout)
-    }
-
     /// Locks all devices, in the order of their addresses: plans have them in different orders, and no product may wait for another in
     /// a circle.
-    fn lock_all(&self) -> Vec<MutexGuard<'_, OpenDevice>> {
+    pub fn lock(&self) -> LockedDevices<'_> {
         let mut order: Vec<usize> = (0..self.devices.len()).collect();
         order.sort_unstable_by_key(|&index| Arc::as_ptr(&self.devices[index]).addr());
         let mut locked: Vec<(usize, MutexGuard<'_, OpenDevice>)> =
             order.into_iter().map(|index| (index, self.devices[index].lock())).collect();
         locked.sort_unstable_by_key(|(index, _)| *index);
-        locked.into_iter().map(|(_, device)| device).collect()
+        LockedDevices { open: self, locked: locked.into_iter().map(|(_, device)| device).collect() }
+    }
+}
+
+/// The devices of a plan while no other product uses them.
+pub struct LockedDevices<'d> {
+    open: &'d OpenDevices,
+    locked: Vec<MutexGuard<'d, OpenDevice>>,
+}
+
+impl LockedDevices<'_> {
+    /// Device number `id`; `None` for the host.
+    pub fn device(&mut self, id: DeviceId) -> Option<&mut OpenDevice> {
+        id.index().checked_sub(1).and_then(|index| self.locked.get_mut(index)).map(|device| &mut **device)
     }
 
-    /// The same with a network as the last device.
-    pub fn run_with_network<'scope>(
-        &self,
+    /// Closes the devices that are not `alive`. Their operations in flight no longer access host memory afterwards.
+    pub fn close_dead(&mut self, alive: &[bool]) {
+        for (device, alive) in self.locked.iter_mut().zip(alive.iter().skip(1)) {
+            if !alive {
+                device.close();
+            }
+        }
+    }
+
+    /// Runs a graph, with host jobs on `pool` and a network as the last device. Fails if the caller is a worker of `pool`, which would
+    /// deadlock.
+    pub fn run<'scope>(
+        &mut self,
         pool: &Pool,
         planned: &Planned,
         binder: &mut (dyn Binder<'scope> + Send),
@@ -116,24 +127,25 @@ impl OpenDevices {
                 "a product on several devices cannot be run from a worker thread of its own pool",
             ));
         }
-        let mut locked = self.lock_all();
+        let OpenDevices { clock, sender, receiver, .. } = self.open;
+        let locked = &mut self.locked;
         // Tasks of a closed device fail when they are submitted.
         for (index, device) in locked.iter_mut().enumerate().filter(|(_, device)| device.is_open()) {
-            device.report_to(DeviceId(index as u32 + 1), &self.sender);
+            device.report_to(DeviceId(index as u32 + 1), sender);
         }
         pool.in_place_scope(|scope| {
-            let reports = Reports::new(DeviceId::HOST, self.sender.clone());
-            let mut host = Cpu::new(scope, self.clock, reports);
+            let reports = Reports::new(DeviceId::HOST, sender.clone());
+            let mut host = Cpu::new(scope, *clock, reports);
             let mut list: Vec<&mut dyn Device<'scope>> = vec![&mut host];
-            for device in &mut locked {
+            for device in locked {
                 list.push(&mut **device.device());
             }
             if let Some(network) = network {
-                network.report_to(DeviceId(list.len() as u32), &self.sender);
+                network.report_to(DeviceId(list.len() as u32), sender);
                 list.push(network);
             }
             let options = ExecOptions { cancel, watchdog_timeout, may_poll: pool.caller_may_spin() };
-            execute(&planned.planned.graph, &planned.schedule, &mut list, &self.receiver, binder, &options)
+            execute(&planned.planned.graph, &planned.schedule, &mut list, receiver, binder, &options)
         })
     }
 }

@@ -76,8 +76,8 @@ impl<'plan> Recovery<'plan> {
         self.check_devices_left()
     }
 
-    /// Records that `device` has no memory for X of the chunks of `planned`, the graph of round number `next_round`. The
-    /// device is not used again.
+    /// Records that `device` has no memory for the chunks of `planned`, the graph of round number `next_round`, or that A cannot be
+    /// copied to it. The job does not use the device again.
     pub fn record_refused_memory(
         &mut self,
         next_round: usize,
@@ -92,7 +92,8 @@ impl<'plan> Recovery<'plan> {
             _ => None,
         });
         self.unfinished.push(UnfinishedChunks { from_round: next_round, chunks: chunks.collect() });
-        let (device, task) = (self.name(device), "allocation of X".to_string());
+        let task = if fault.kind == FaultKind::OutOfMemory { "allocation" } else { "copy of A" };
+        let (device, task) = (self.name(device), task.to_string());
         self.faults.push(FaultReport { device, task, error: fault.message, recovered_on: None });
         self.check_devices_left()
     }

@@ -41,14 +41,23 @@ impl Resolving<'_> {
         let required = *self.devices != Devices::Auto;
         let memory_limit_bytes = self.memory_limit_bytes;
         let profile = cpu_profile(self.threads, self.host_memory_bytes)?;
-        self.corrected(vec![DeviceSpec { name: "cpu".into(), profile, memory_limit_bytes, required }], &[])
+        self.corrected(
+            vec![DeviceSpec { name: "cpu".into(), profile, memory_limit_bytes, taken_bytes: 0, required }],
+            &[],
+        )
     }
 
     /// The CPU and the GPUs that the system lists, without starting the CUDA driver: how much of their memory is free is not known.
     pub fn listed(&self, gpus: &[Gpu]) -> Result<Resolved> {
         let (required, memory_limit_bytes) = (false, self.memory_limit_bytes);
         let cpu = cpu_profile(self.threads, self.host_memory_bytes)?;
-        let mut devices = vec![DeviceSpec { name: "cpu".into(), profile: cpu, memory_limit_bytes, required }];
+        let mut devices = vec![DeviceSpec {
+            name: "cpu".into(),
+            profile: cpu,
+            memory_limit_bytes,
+            taken_bytes: 0,
+            required,
+        }];
         for gpu in gpus {
             let facts = CardFacts {
                 name: gpu.name.clone(),
@@ -57,7 +66,7 @@ impl Resolving<'_> {
                 cache_bytes: None,
             };
             let (name, profile) = (format!("cuda:{}", gpu.index), card_profile(&facts)?);
-            devices.push(DeviceSpec { name, profile, memory_limit_bytes, required });
+            devices.push(DeviceSpec { name, profile, memory_limit_bytes, taken_bytes: 0, required });
         }
         self.corrected(devices, &[])
     }
@@ -72,7 +81,13 @@ impl Resolving<'_> {
         let compiles = LazyCell::new(nvrtc_is_installed);
         let mut devices = Vec::new();
         for (number, word) in self.devices.words().iter().enumerate() {
-            let spec = |name: String, profile| DeviceSpec { name, profile, memory_limit_bytes, required };
+            let spec = |name: String, profile| DeviceSpec {
+                name,
+                profile,
+                memory_limit_bytes,
+                taken_bytes: 0,
+                required,
+            };
             match word {
                 DeviceWord::Cpu => devices.push(spec(
                     word.name(),

@@ -1,10 +1,11 @@
-//! An open device that the products of a runtime share, and the memory that one of them has on it.
+//! An open device that the products of a runtime share, and the memory that one vector or product has on it alone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::channel::{Sender, unbounded};
 
+use super::device_memory::DeviceMemory;
 use super::operation_queue::{COMPUTE, FaultLog, OperationQueue, OperationRecord};
 use crate::device::{
     Completion, CudaDevice, CudaOptions, Description, Device, EmulatedOptions, Fault, FaultKind, Fence,
@@ -22,6 +23,7 @@ pub struct SharedDevice {
     state: Mutex<OpenDevice>,
     closed: Arc<AtomicBool>,
     faults: Arc<FaultLog>,
+    memory: DeviceMemory,
 }
 
 /// The device itself.
@@ -41,12 +43,17 @@ impl SharedDevice {
         let (queue, closed) = (OperationQueue::new(), Arc::new(AtomicBool::new(false)));
         let faults = queue.faults().clone();
         let state = OpenDevice { device, reports, queue, closed: closed.clone() };
-        Ok(Self { state: Mutex::new(state), closed, faults })
+        Ok(Self { state: Mutex::new(state), closed, faults, memory: DeviceMemory::default() })
     }
 
     /// The faults of queued operations so far. Does not wait for a product that uses the device.
     pub fn faults(&self) -> &FaultLog {
         &self.faults
+    }
+
+    /// The memory that its products share. Locked after the device, where both are.
+    pub fn memory(&self) -> &DeviceMemory {
+        &self.memory
     }
 
     /// Whether it can still be used. Does not wait for a product that uses it.
@@ -221,7 +228,8 @@ fn open_emulated(name: &str, _: EmulatedOptions, _: Clock, _: Reports) -> Result
 /// The memory of one product or vector on a device. It is freed when this is dropped.
 pub struct Allocations {
     device: Arc<SharedDevice>,
-    memories: Vec<Memory>,
+    /// Each with its size in bytes.
+    memories: Vec<(Memory, u64)>,
 }
 
 impl Allocations {
@@ -230,10 +238,10 @@ impl Allocations {
         Self { device: device.clone(), memories: Vec::new() }
     }
 
-    /// Allocates device memory.
+    /// Allocates device memory. Memory of products that do not run is evicted if there is too little.
     pub fn allocate(&mut self, bytes: u64) -> std::result::Result<Memory, Fault> {
-        let memory = self.device.lock().device.allocate(bytes)?;
-        self.memories.push(memory);
+        let memory = self.device.memory().allocate_private(&mut self.device.lock(), bytes)?;
+        self.memories.push((memory, bytes));
         Ok(memory)
     }
 
@@ -253,7 +261,10 @@ impl Drop for Allocations {
         let mut device = self.device.lock();
         // A closed device has freed its memory, or keeps it for an operation that hangs.
         if device.is_open() && !matches!(device.drain(), Err(Fault { kind: FaultKind::Hang, .. })) {
-            self.memories.drain(..).for_each(|memory| device.device.free(memory));
+            for (memory, bytes) in self.memories.drain(..) {
+                device.device.free(memory);
+                self.device.memory().freed_private(bytes);
+            }
         }
     }
 }

@@ -118,7 +118,13 @@ fn with_product<T: Kernels, R>(
             (link.to_device_gb_per_s, link.from_device_gb_per_s, link.latency_us) = (500.0, 500.0, 0.0);
             link.register_s_per_gb = Some(0.0);
         }
-        devices.push(DeviceSpec { name: name.into(), profile, memory_limit_bytes: None, required: true });
+        devices.push(DeviceSpec {
+            name: name.into(),
+            profile,
+            memory_limit_bytes: None,
+            taken_bytes: 0,
+            required: true,
+        });
     }
     let options = ProductOptions {
         mode: case.mode,
@@ -422,7 +428,8 @@ fn a_fault_at_any_task_is_recovered_or_reported() {
             for fault in ["fail_launch", "fail_copy", "lost_at_operation", "out_of_memory_at_allocation"] {
                 let effective =
                     inject_at_every_operation(&pool, list, fault, mode, register, watchdog_timeout);
-                let least = if fault == "out_of_memory_at_allocation" { 3 } else { 4 };
+                // A workspace, and a layout of A if it stays.
+                let least = if fault == "out_of_memory_at_allocation" { 1 } else { 4 };
                 assert!(
                     effective >= least,
                     "{fault} had an effect at only {effective} operations on {list}, {mode:?}"

@@ -61,7 +61,13 @@ fn compute(pools: &[Arc<Pool>], a: &Csr<f64>, k: usize, configuration: usize) ->
         // The CPU is modelled as slow as the emulator, so that the plan gives both a share of the rows.
         let product_ns = emulated_profile().unwrap().product_ns;
         let profile = Profile { corrections: vec![correction], product_ns, ..profile };
-        DeviceSpec { name: name.to_string(), profile, memory_limit_bytes: None, required: true }
+        DeviceSpec {
+            name: name.to_string(),
+            profile,
+            memory_limit_bytes: None,
+            taken_bytes: 0,
+            required: true,
+        }
     };
     let options = ProductOptions {
         mode: modes[configuration % modes.len()],

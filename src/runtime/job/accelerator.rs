@@ -1,37 +1,51 @@
-//! The memory of a job on an accelerator: rows of X, slots for chunks of A and slices of Y, and pinned host memory
-//! for staging. It is allocated once, when the devices are opened.
+//! The memory of a job on an accelerator: rows of X, slots for chunks of A and slices of Y, its layout of A, and pinned host memory
+//! for staging.
+//!
+//! The device memory is shared with other jobs ([`MemoryUse`]): [`Accelerator::hold`] allocates what is missing, and is called after the
+//! device was locked and before anything uses the memory.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::device::{Fault, Memory, MemoryRange, Operation, Pinned, PinnedRange, RowBytes, Transfer};
 use crate::error::{Error, Result};
 use crate::matrix::{MultiVectorView, Scalar};
-use crate::plan::{Chunk, Mode, Plan, XPlan, XRows};
-use crate::runtime::shared_device::Allocations;
+use crate::plan::{Chunk, Mode, Plan, Slots, XPlan, XRows};
+use crate::runtime::device_memory::{HeldMemory, MemoryUse};
+use crate::runtime::shared_device::OpenDevice;
 use crate::work::{HeldRows, XOrder};
 
-/// Equal slots in one allocation.
-#[derive(Debug)]
+/// Alignment of the parts of the workspace, as of allocations.
+const ALIGNMENT: u64 = 256;
+
+/// Equal slots in the workspace.
+#[derive(Debug, Default)]
 struct SlotMemory {
-    memory: Memory,
+    begin: u64,
     slot_bytes: u64,
     slots: u32,
 }
 
 impl SlotMemory {
-    fn allocate(memory: &mut Allocations, slots: u32, slot_bytes: u64) -> std::result::Result<Self, Fault> {
-        let memory = memory.allocate(slot_bytes.saturating_mul(u64::from(slots)))?;
-        Ok(Self { memory, slot_bytes, slots })
+    /// Slots from `end` on, which becomes the end of the slots.
+    fn after(end: &mut u64, slots: u32, slot_bytes: u64) -> Self {
+        let begin = *end;
+        let bytes = slot_bytes.saturating_mul(u64::from(slots));
+        *end = begin.saturating_add(bytes).checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX);
+        Self { begin, slot_bytes, slots }
     }
 
     /// The first `bytes` bytes of a slot.
-    fn range(&self, slot: u32, bytes: u64) -> Result<MemoryRange> {
+    fn range(&self, memory: Memory, slot: u32, bytes: u64) -> Result<MemoryRange> {
         if slot >= self.slots || bytes > self.slot_bytes {
             return Err(Error::Internal(format!(
                 "{bytes} bytes in slot {slot} of {} slots of {} bytes",
                 self.slots, self.slot_bytes
             )));
         }
-        let begin = u64::from(slot) * self.slot_bytes;
-        Ok(MemoryRange { memory: self.memory, begin, end: begin + bytes })
+        let begin = self.begin + u64::from(slot) * self.slot_bytes;
+        Ok(MemoryRange { memory, begin, end: begin + bytes })
     }
 }
 
@@ -41,8 +55,6 @@ pub struct Accelerator {
     pub held: HeldRows,
     /// The part of X that they are.
     pub x_plan: XPlan,
-    x: Memory,
-    x_bytes: u64,
     /// For each block of X its staging memory, since each is locked while it is written or read; empty if X is registered and
     /// copied in place.
     x_pinned: Vec<Pinned>,
@@ -51,111 +63,162 @@ pub struct Accelerator {
     k: u64,
     value_bytes: u64,
     x_order: XOrder,
+    keeps: Keeps,
+    slots: Slots,
+    /// The parts of the workspace. X begins at 0.
     scratch: SlotMemory,
     a: SlotMemory,
     y: SlotMemory,
-    staged: Vec<Pinned>,
+    workspace_bytes: u64,
+    /// Staging memory for chunks of A; allocated when the first one is copied.
+    staged: OnceLock<Vec<Pinned>>,
     returned: Vec<Pinned>,
-    /// For each chunk that stays on the device its memory range.
-    resident: Vec<Option<MemoryRange>>,
-    /// Frees the memory when the accelerator is dropped.
-    memory: Allocations,
+    /// For each chunk that stays on the device its range of the layout.
+    resident: Vec<Option<Range<u64>>>,
+    memory_use: MemoryUse,
+    /// The numbers of the layout and of the workspace; written and read while the device is locked.
+    layout: AtomicU32,
+    workspace: AtomicU32,
+}
+
+/// What a job keeps on an accelerator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// A, X and Y.
+    Operands,
+    /// A only: X and Y are in the memory of others.
+    A,
 }
 
 impl Accelerator {
-    /// Allocates the memory for the rows `held` of X and for the chunks of device number `index` of `plan`.
-    pub fn allocate(
-        mut memory: Allocations,
+    /// The memory for the rows `held` of X and for the chunks of device number `index` of `plan`. Allocates the page-locked memory.
+    pub fn new(
+        memory_use: MemoryUse,
         plan: &Plan,
         index: usize,
         held: HeldRows,
+        keeps: Keeps,
     ) -> std::result::Result<Self, Fault> {
-        let (row_bytes, pitch_bytes) = (plan.row_bytes(), plan.pitch_bytes());
-        let slots = plan.devices.get(index).map(|device| device.slots).unwrap_or_default();
-        let x_bytes = plan.x_bytes(held.rows() as u64);
-        let x = memory.allocate(x_bytes)?;
-        let registered = plan.devices.get(index).map(|device| device.registered).unwrap_or_default();
-        let x_plan = plan.devices.get(index).map_or(XPlan::Nothing, |device| device.x);
-        let mut x_pinned = Vec::new();
-        if !registered.x {
-            for rows in plan.x_block_rows(index, x_plan) {
-                x_pinned.push(memory.allocate_pinned(plan.x_bytes(rows))?);
+        let planned = plan.devices.get(index);
+        let slots = planned.map(|device| device.slots).unwrap_or_default();
+        let slots = match keeps {
+            Keeps::Operands => slots,
+            Keeps::A => Slots { a_slots: 0, y_slots: 0, pinned_out_slots: 0, ..slots },
+        };
+        let registered = planned.map(|device| device.registered).unwrap_or_default();
+        let x_plan = planned.map_or(XPlan::Nothing, |device| device.x);
+        let (mut x_pinned, mut returned) = (Vec::new(), Vec::new());
+        {
+            let mut device = memory_use.device().lock();
+            let device = device.device();
+            if !registered.x && keeps == Keeps::Operands {
+                for rows in plan.x_block_rows(index, x_plan) {
+                    x_pinned.push(device.allocate_pinned(plan.x_bytes(rows))?);
+                }
+            }
+            for _ in 0..slots.pinned_out_slots {
+                returned.push(device.allocate_pinned(slots.pinned_out_slot_bytes)?);
             }
         }
-        let scratch = SlotMemory::allocate(&mut memory, 1, slots.scratch_bytes)?;
-        let a = SlotMemory::allocate(&mut memory, slots.a_slots, slots.a_slot_bytes)?;
-        let y = SlotMemory::allocate(&mut memory, slots.y_slots, slots.y_slot_bytes)?;
-        let mut pinned = |count: u32, bytes: u64| -> std::result::Result<Vec<Pinned>, Fault> {
-            (0..count).map(|_| memory.allocate_pinned(bytes)).collect()
+        let mut begin = 0;
+        let place = |chunk: &Chunk| {
+            (chunk.home as usize == index).then(|| {
+                let range = begin..begin + chunk.staged_bytes;
+                begin = range.end;
+                range
+            })
         };
-        let staged = pinned(slots.pinned_in_slots, slots.pinned_in_slot_bytes)?;
-        let returned = pinned(slots.pinned_out_slots, slots.pinned_out_slot_bytes)?;
-        let resident = if plan.mode == Mode::Resident {
-            let all = memory.allocate(slots.resident_bytes)?;
-            let mut begin = 0;
-            let place = |chunk: &Chunk| {
-                (chunk.home as usize == index).then(|| {
-                    let range = MemoryRange { memory: all, begin, end: begin + chunk.staged_bytes };
-                    begin = range.end;
-                    range
-                })
-            };
-            plan.chunks.iter().map(place).collect()
-        } else {
-            Vec::new()
-        };
-        Ok(Self {
+        let is_resident = plan.mode == Mode::Resident;
+        let resident = plan.chunks.iter().filter(|_| is_resident).map(place).collect();
+        let mut accelerator = Self {
             held,
             x_plan,
-            x,
-            x_bytes,
             x_pinned,
-            row_bytes,
-            pitch_bytes,
+            row_bytes: plan.row_bytes(),
+            pitch_bytes: plan.pitch_bytes(),
             k: plan.k,
             value_bytes: plan.dtype.bytes() as u64,
             x_order: plan.x_order,
-            scratch,
-            a,
-            y,
-            staged,
+            keeps,
+            slots,
+            scratch: SlotMemory::default(),
+            a: SlotMemory::default(),
+            y: SlotMemory::default(),
+            workspace_bytes: 0,
+            staged: OnceLock::new(),
             returned,
             resident,
-            memory,
-        })
+            memory_use,
+            layout: AtomicU32::new(u32::MAX),
+            workspace: AtomicU32::new(u32::MAX),
+        };
+        accelerator.divide_workspace();
+        Ok(accelerator)
+    }
+
+    fn divide_workspace(&mut self) {
+        let mut end = 0;
+        let x_bytes = match self.keeps {
+            Keeps::Operands => self.x_bytes(),
+            Keeps::A => 0,
+        };
+        SlotMemory::after(&mut end, 1, x_bytes);
+        self.scratch = SlotMemory::after(&mut end, 1, self.slots.scratch_bytes);
+        self.a = SlotMemory::after(&mut end, self.slots.a_slots, self.slots.a_slot_bytes);
+        self.y = SlotMemory::after(&mut end, self.slots.y_slots, self.slots.y_slot_bytes);
+        self.workspace_bytes = end;
+    }
+
+    fn x_bytes(&self) -> u64 {
+        self.x_order.bytes(self.held.rows() as u64, self.k, self.value_bytes)
+    }
+
+    /// Allocates the device memory that is not there. `device` is the device of this accelerator, locked; the memory is valid until it
+    /// is unlocked.
+    pub fn hold(&self, device: &mut OpenDevice) -> std::result::Result<HeldMemory, Fault> {
+        let memory = self.memory_use.hold(device, self.workspace_bytes)?;
+        if (!memory.is_filled || self.slots.a_slots > 0) && self.staged.get().is_none() {
+            let pinned = (0..self.slots.pinned_in_slots)
+                .map(|_| device.device().allocate_pinned(self.slots.pinned_in_slot_bytes));
+            let _ = self.staged.set(pinned.collect::<std::result::Result<_, Fault>>()?);
+        }
+        self.layout.store(memory.layout.map_or(u32::MAX, |memory| memory.0), Ordering::Relaxed);
+        self.workspace.store(memory.workspace.0, Ordering::Relaxed);
+        Ok(memory)
+    }
+
+    /// The use of the memory that the device's jobs share.
+    pub fn memory_use(&self) -> &MemoryUse {
+        &self.memory_use
+    }
+
+    fn workspace(&self) -> Memory {
+        Memory(self.workspace.load(Ordering::Relaxed))
     }
 
     /// Changes the rows of X that the device holds. No resident chunk may have column indices relative to the old rows.
     /// `blocks` are the numbers of rows of the blocks in which they are copied.
-    pub fn hold(
+    pub fn change_x(
         &mut self,
         (held, x_plan): (HeldRows, XPlan),
         blocks: &[u64],
     ) -> std::result::Result<(), Fault> {
-        let (order, k, value_bytes) = (self.x_order, self.k, self.value_bytes);
-        let bytes = |rows: u64| order.bytes(rows, k, value_bytes);
-        let x_bytes = bytes(held.rows() as u64);
         let mut x_pinned = Vec::new();
         if !self.x_pinned.is_empty() {
+            let mut device = self.memory_use.device().lock();
             for &rows in blocks {
-                x_pinned.push(self.memory.allocate_pinned(bytes(rows))?);
+                let bytes = self.x_order.bytes(rows, self.k, self.value_bytes);
+                x_pinned.push(device.device().allocate_pinned(bytes)?);
             }
         }
-        if x_bytes > self.x_bytes {
-            self.x = self.memory.allocate(x_bytes)?;
-            self.x_bytes = x_bytes;
-        }
         (self.held, self.x_plan, self.x_pinned) = (held, x_plan, x_pinned);
+        self.divide_workspace();
         Ok(())
     }
 
     /// All of X on the device.
     pub fn x_range(&self) -> MemoryRange {
-        MemoryRange {
-            memory: self.x,
-            begin: 0,
-            end: self.x_order.bytes(self.held.rows() as u64, self.k, self.value_bytes),
-        }
+        MemoryRange { memory: self.workspace(), begin: 0, end: self.x_bytes() }
     }
 
     /// The rows of X on the device: all of them for a block that is not a range of held rows, such as a selection.
@@ -205,7 +268,7 @@ impl Accelerator {
 
     /// The pinned slot that a chunk of A is staged in.
     pub fn staged(&self, slot: u32) -> Result<&Pinned> {
-        pinned_slot(&self.staged, slot)
+        pinned_slot(self.staged.get().map_or(&[], Vec::as_slice), slot)
     }
 
     /// The pinned slot that a slice of Y is downloaded to.
@@ -215,9 +278,12 @@ impl Accelerator {
 
     /// The range of a chunk of `bytes` bytes: in its slot, or where it is resident.
     pub fn chunk_range(&self, chunk: usize, slot: Option<u32>, bytes: u64) -> Result<MemoryRange> {
-        match (slot, self.resident.get(chunk).copied().flatten()) {
-            (Some(slot), _) => self.a.range(slot, bytes),
-            (None, Some(range)) => Ok(MemoryRange { end: range.begin + bytes.min(range.bytes()), ..range }),
+        match (slot, self.resident.get(chunk).and_then(Option::as_ref)) {
+            (Some(slot), _) => self.a.range(self.workspace(), slot, bytes),
+            (None, Some(range)) => {
+                let (memory, begin) = (Memory(self.layout.load(Ordering::Relaxed)), range.start);
+                Ok(MemoryRange { memory, begin, end: begin + bytes.min(range.end - begin) })
+            }
             (None, None) => {
                 Err(Error::Internal(format!("chunk {chunk} is neither resident on its device nor in a slot")))
             }
@@ -259,7 +325,7 @@ impl Accelerator {
 
     /// The range of a slice of Y with `rows` rows.
     pub fn slice_range(&self, y_slot: u32, rows: u64) -> Result<MemoryRange> {
-        self.y.range(y_slot, rows * self.pitch_bytes)
+        self.y.range(self.workspace(), y_slot, rows * self.pitch_bytes)
     }
 
     /// The upload of a staged chunk.
@@ -276,7 +342,11 @@ impl Accelerator {
         rows: u64,
         packed: bool,
     ) -> Result<Operation<'static>> {
-        let from = self.y.range(y_slot, rows * if packed { self.row_bytes } else { self.pitch_bytes })?;
+        let from = self.y.range(
+            self.workspace(),
+            y_slot,
+            rows * if packed { self.row_bytes } else { self.pitch_bytes },
+        )?;
         let to = PinnedRange { pinned: self.returned(returned_to)?.clone(), begin: 0, end: from.bytes() };
         if packed {
             return Ok(Operation::download(from, to));
@@ -293,7 +363,7 @@ impl Accelerator {
 
     /// The first `bytes` bytes of the scratch memory.
     pub fn scratch(&self, bytes: u64) -> Result<MemoryRange> {
-        self.scratch.range(0, bytes)
+        self.scratch.range(self.workspace(), 0, bytes)
     }
 }
 

@@ -11,6 +11,7 @@ mod outputs;
 mod prepared;
 mod registrations;
 mod scaling;
+mod upload;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub use scaling::Scaling;
 use crate::device::{BorrowScope, MemoryRange, Operation, Transfer};
 use crate::error::{Error, Result};
 use crate::kernel::check::{Method, SumsOfX};
-use crate::matrix::{MultiVectorView, MultiVectorViewMut, Scalar};
+use crate::matrix::{ContentId, MultiVectorView, MultiVectorViewMut, Scalar};
 use crate::plan::{Chunk, Plan, SplitRow};
 use crate::work::HeldRows;
 
@@ -41,6 +42,11 @@ pub trait Job: Send + Sync {
 
     /// The plan.
     fn plan(&self) -> &Plan;
+
+    /// The identity of A, whose layouts on devices are shared with other jobs; `None` if they are not shared.
+    fn content(&self) -> Option<ContentId> {
+        None
+    }
 
     /// The owner of A; `None` if A is borrowed.
     fn shared(&self) -> Option<Arc<Self::Shared>>;

@@ -1,19 +1,20 @@
-//! The open devices of a plan, with all memory that its job needs.
+//! The open devices of a plan, with the memory that its job needs.
 
 use std::time::Instant;
 
 use super::Job;
-use super::accelerator::Accelerator;
+use super::accelerator::{Accelerator, Keeps};
 use super::registrations::RegisteredA;
 use crate::device::{Fault, FaultKind};
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
-use crate::plan::{Plan, PlanRequest, XPlan, make};
+use crate::kernel::Processor;
+use crate::plan::{Mode, Plan, PlanRequest, XPlan, make};
 use crate::runtime::Runtime;
-use crate::runtime::open_devices::OpenDevices;
+use crate::runtime::device_memory::{LayoutKey, MemoryUse};
+use crate::runtime::open_devices::{LockedDevices, OpenDevices};
 use crate::runtime::planned::Planned;
 use crate::runtime::report::FaultReport;
-use crate::runtime::shared_device::Allocations;
 use crate::work::HeldRows;
 
 /// The task of a fault report where a device has no memory.
@@ -63,7 +64,8 @@ pub fn open<J: Job>(
     job: impl Fn(Plan) -> Result<J> + Sync,
 ) -> Result<OpenedPlan<J>> {
     let mut faults: Vec<FaultReport> = Vec::new();
-    let mut plan_s = 0.0;
+    let (mut plan_s, mut planned_again) = (0.0, false);
+    let keeps = if request.vectors_stay { Keeps::A } else { Keeps::Operands };
     loop {
         let start = Instant::now();
         let plan = known.take().map_or_else(|| runtime.pool().install(|| make(&request)), Ok);
@@ -83,7 +85,15 @@ pub fn open<J: Job>(
             }
         };
         let job = runtime.pool().install(|| job(plan))?;
-        let OpenFailure { device, fault, refused } = match Opened::new(&job, runtime)? {
+        let layouts = runtime.layouts_of(job.content(), &[]);
+        if layouts.len() > request.resident.len() && !planned_again {
+            // Another thread has brought A to a device meanwhile.
+            (request.resident, planned_again) = (layouts, true);
+            if request.misses_layouts(job.plan()) {
+                continue;
+            }
+        }
+        let OpenFailure { device, fault, refused } = match Opened::new(&job, runtime, keeps)? {
             Ok(opened) => return Ok(OpenedPlan { job, opened, faults, plan_s }),
             Err(failure) => failure,
         };
@@ -147,7 +157,7 @@ pub fn open_planned<J: Job>(
     job: impl FnOnce() -> Result<J> + Send,
 ) -> Result<OpenedPlan<J>> {
     let job = runtime.pool().install(job)?;
-    match Opened::new(&job, runtime)? {
+    match Opened::new(&job, runtime, Keeps::Operands)? {
         Ok(opened) => Ok(OpenedPlan { job, opened, faults: Vec::new(), plan_s: 0.0 }),
         Err(OpenFailure { device, fault, .. }) => Err(fault.into_error(&job.plan().devices[device].name)),
     }
@@ -164,7 +174,7 @@ pub(super) fn registration_refused(device: &str, fault: Fault) -> FaultReport {
 }
 
 impl<J: Job> Opened<J> {
-    fn new(job: &J, runtime: &Runtime) -> Result<std::result::Result<Self, OpenFailure>> {
+    fn new(job: &J, runtime: &Runtime, keeps: Keeps) -> Result<std::result::Result<Self, OpenFailure>> {
         let plan = job.plan();
         let devices = OpenDevices::open(plan, runtime)?;
         let mut accelerators: Vec<Option<Accelerator>> = vec![None];
@@ -172,14 +182,27 @@ impl<J: Job> Opened<J> {
             let held = held_rows(job, device, planned.x)?;
             let opened = devices.device(DeviceId(device as u32));
             let opened = opened.ok_or_else(|| Error::Internal(format!("{} is not open", planned.name)))?;
-            match Accelerator::allocate(Allocations::on(opened), plan, device, held) {
+            let memory_use = MemoryUse::new(opened, layout_key(job, device));
+            let accelerator = Accelerator::new(memory_use, plan, device, held, keeps);
+            // A device that has too little memory is planned for again.
+            let allocated = accelerator.and_then(|accelerator| {
+                accelerator.hold(&mut opened.lock())?;
+                Ok(accelerator)
+            });
+            match allocated {
                 Ok(accelerator) => accelerators.push(Some(accelerator)),
                 Err(fault) => return Ok(Err(OpenFailure { device, fault, refused: Refused::Memory })),
             }
         }
         let mut registered = RegisteredA::new(job.shared());
         let registering = plan.devices.iter().enumerate().skip(1).filter(|(_, device)| device.registered.a);
-        let registering: Vec<usize> = registering.map(|(device, _)| device).collect();
+        // A layout that another product has filled is not copied.
+        let is_copied = |device: usize| {
+            let accelerator = accelerators.get(device).and_then(Option::as_ref);
+            plan.mode != Mode::Resident || accelerator.is_none_or(|on| !on.memory_use().is_filled())
+        };
+        let registering: Vec<usize> =
+            registering.map(|(device, _)| device).filter(|&device| is_copied(device)).collect();
         let done = registered.register(
             |shared| {
                 let of = |&device: &usize| {
@@ -198,9 +221,36 @@ impl<J: Job> Opened<J> {
         Ok(Ok(Self { devices, accelerators, _registered: registered }))
     }
 
+    /// Allocates the memory of the devices that are alive and that is not there, in `locked`. Returns for each device whether it has no A
+    /// yet, and whether all have the X of the last run. The inner error is the device that has too little memory.
+    pub fn hold(
+        &self,
+        locked: &mut LockedDevices<'_>,
+        alive: &[bool],
+    ) -> std::result::Result<Held, (DeviceId, Fault)> {
+        let mut held = Held { without_a: vec![false; self.accelerators.len()], has_x: true };
+        for (index, accelerator) in self.accelerators.iter().enumerate() {
+            let id = DeviceId(index as u32);
+            let Some(accelerator) = accelerator.as_ref().filter(|_| alive.get(index) == Some(&true)) else {
+                continue;
+            };
+            // The tasks of a closed device fail when they are submitted.
+            let Some(device) = locked.device(id).filter(|device| device.is_open()) else { continue };
+            let memory = accelerator.hold(device).map_err(|fault| (id, fault))?;
+            held.without_a[index] = !memory.is_filled;
+            held.has_x &= memory.is_unchanged;
+        }
+        Ok(held)
+    }
+
+    /// The numbers of the layouts of A.
+    pub fn layouts(&self) -> impl Iterator<Item = u64> {
+        self.accelerators.iter().flatten().filter_map(|accelerator| accelerator.memory_use().layout())
+    }
+
     /// Reallocates X on devices that are alive and took over chunks, and therefore need more rows of X than planned.
-    /// The inner error is the device that has no memory for them.
-    pub fn hold_x(
+    /// The inner error is the device that has no page-locked memory for them.
+    pub fn change_x(
         &mut self,
         job: &J,
         planned: &Planned,
@@ -213,13 +263,35 @@ impl<J: Job> Opened<J> {
             {
                 let blocks: Vec<u64> = job.plan().x_block_rows(index, *x);
                 let held = held_rows(job, index, *x)?;
-                if let Err(fault) = accelerator.hold((held, *x), &blocks) {
+                if let Err(fault) = accelerator.change_x((held, *x), &blocks) {
                     return Ok(Err((DeviceId(index as u32), fault)));
                 }
             }
         }
         Ok(Ok(()))
     }
+}
+
+/// The memory of all devices of a plan, before a run.
+pub struct Held {
+    /// For each device whether A must be copied to it.
+    pub without_a: Vec<bool>,
+    /// Whether all devices have the X of the last run.
+    pub has_x: bool,
+}
+
+/// The layout of A of device number `index`; `None` if no part of A stays there.
+fn layout_key(job: &impl Job, index: usize) -> Option<LayoutKey> {
+    let (plan, number) = (job.plan(), index as u32);
+    let device = plan.devices.get(index).filter(|_| plan.mode == Mode::Resident)?;
+    let own = plan.chunks.iter().filter(|chunk| chunk.home == number);
+    let chunks: Vec<_> = own.map(|chunk| (chunk.rows, chunk.form(Processor::Gpu).stored())).collect();
+    // Gathered rows of X are known by the chunks that need them, unless others need some, too.
+    let takes_others = plan.chunks.iter().any(|chunk| chunk.also.contains(&number));
+    let is_known = !matches!(device.x, XPlan::Gather { .. }) || !takes_others;
+    let content = job.content().filter(|_| is_known);
+    let bytes = device.slots.resident_bytes;
+    (!chunks.is_empty()).then_some(LayoutKey { content, chunks, x: device.x, bytes })
 }
 
 /// The rows of X that device number `index` holds.

@@ -11,6 +11,7 @@ use super::opened::{Opened, OpenedPlan, registration_refused};
 use super::outputs::Outputs;
 use super::registrations::{borrowed, borrowed_y, united};
 use super::scaling::Scaling;
+use super::upload::Uploading;
 use super::{BorrowsA, Job};
 use crate::device::{Description, Network, Registration, borrow_scope};
 use crate::error::{Error, Result};
@@ -36,11 +37,11 @@ pub struct Prepared<J: Job> {
     pub(in crate::runtime) pool: Arc<Pool>,
     /// The job.
     pub(in crate::runtime) job: J,
-    watchdog_timeout: Duration,
+    pub(super) watchdog_timeout: Duration,
     chunk_rows: Vec<ChunkRows>,
     carries: Vec<MultiVector<J::Value>>,
     /// The graph of the whole job on the devices that are alive.
-    whole: Arc<Planned>,
+    pub(super) whole: Arc<Planned>,
     /// The same without copies of X; made when it is first needed.
     without_x: Option<Arc<Planned>>,
     /// The plans for operands in page-locked memory; made when they are first needed.
@@ -48,9 +49,9 @@ pub struct Prepared<J: Job> {
     /// Whether the devices hold the X of the last run.
     holds_x: bool,
     /// The set-up round, which uploads the resident parts of A.
-    set_up: Option<Round>,
+    pub(super) set_up: Option<Round>,
     /// Faults before the first run, and refused registrations.
-    faults: Vec<FaultReport>,
+    pub(super) faults: Vec<FaultReport>,
     pub(super) checks: Checks,
     plan_s: f64,
 }
@@ -108,8 +109,7 @@ impl<J: Job> Prepared<J> {
         binder: &mut (dyn Binder<'scope> + Send),
         network: Option<&mut Network>,
     ) -> Result<Outcome> {
-        let devices = &self.opened.devices;
-        devices.run_with_network(&self.pool, planned, binder, network, None, self.watchdog_timeout)
+        self.lock_with_a()?.run(&self.pool, planned, binder, network, None, self.watchdog_timeout)
     }
 
     /// The clock of all reported times.
@@ -218,7 +218,7 @@ impl<J: Job> Prepared<J> {
             let pool = self.pool.clone();
             return pool.install_spinning(|| self.run_direct(scaling, x, y));
         }
-        self.run_graph((self.whole.clone(), None), scaling, x, y, cancel)
+        self.run_graph((self.whole.clone(), None, false), scaling, x, y, cancel)
     }
 
     /// The same with operands in page-locked memory, which devices copy in place where they can.
@@ -234,7 +234,7 @@ impl<J: Job> Prepared<J> {
         let in_place = InPlace { y: in_place.y && !scaling.reads_y(), ..in_place };
         match self.in_place_plan(in_place)? {
             Some(known) => self.checked(scaling, x, y, |prepared, y| {
-                prepared.run_graph((known.whole.clone(), Some(known)), scaling, x, y, cancel)
+                prepared.run_graph((known.whole.clone(), Some(known), false), scaling, x, y, cancel)
             }),
             None => self.run(scaling, x, y, cancel),
         }
@@ -261,7 +261,9 @@ impl<J: Job> Prepared<J> {
                 self.without_x.insert(planned).clone()
             }
         };
-        self.checked(scaling, x, y, |prepared, y| prepared.run_graph((first, None), scaling, x, y, cancel))
+        self.checked(scaling, x, y, |prepared, y| {
+            prepared.run_graph((first, None, true), scaling, x, y, cancel)
+        })
     }
 
     /// Page-locks X, Y and a borrowed A for the devices that copy them in place. If a device refuses, its copies are slower.
@@ -306,10 +308,11 @@ impl<J: Job> Prepared<J> {
         registrations
     }
 
-    /// Runs a graph of the whole job, and what faults leave of it. `in_place` is the plan of the graph if it is not the job's.
+    /// Runs a graph of the whole job, and what faults leave of it. `in_place` is the plan of the graph if it is not the job's. A graph
+    /// `without_x` is replaced by that of the whole job if another job has used the memory of X meanwhile.
     fn run_graph(
         &mut self,
-        (first, in_place): (Arc<Planned>, Option<Arc<InPlacePlan>>),
+        (first, in_place, without_x): (Arc<Planned>, Option<Arc<InPlacePlan>>, bool),
         scaling: Scaling,
         x: MultiVectorView<'_, J::Value>,
         y: MultiVectorViewMut<'_, J::Value>,
@@ -317,19 +320,41 @@ impl<J: Job> Prepared<J> {
     ) -> Result<RunReport> {
         self.check_shapes(&x, &y)?;
         self.holds_x = false;
-        let Self { pool, job, watchdog_timeout, chunk_rows, opened, carries, .. } = self;
+        let Self { pool, job, watchdog_timeout, chunk_rows, opened, carries, whole, .. } = self;
         let plan = in_place.as_ref().map_or(job.plan(), |known| &known.plan);
         let clock = opened.devices.clock();
         let start_ns = clock.now_ns();
         let mut recovery = Recovery::new(plan, &opened.devices.alive);
         let mut rounds = Vec::new();
+        // Devices without the memory for their part: other jobs use them on.
+        let mut refused = vec![false; plan.devices.len()];
         let cancelled = borrow_scope(|scope| {
             let outputs = Outputs::cut(y, carries, chunk_rows, scope)?;
             let (a, x_pinned) = (job.borrow(scope)?, scope.read_only(bytemuck::cast_slice(x.data())));
             let mut planned = first;
             loop {
-                if let Err((device, fault)) = opened.hold_x(job, &planned, &recovery.remaining.alive)? {
-                    recovery.record_refused_memory(rounds.len(), &planned, device, fault)?;
+                let alive = recovery.remaining.alive.clone();
+                let mut failed =
+                    opened.change_x(job, &planned, &alive)?.err().into_iter().collect::<Vec<_>>();
+                let mut locked = opened.devices.lock();
+                if failed.is_empty() {
+                    match opened.hold(&mut locked, &alive) {
+                        Ok(held) => {
+                            if without_x && rounds.is_empty() && !held.has_x {
+                                planned = whole.clone();
+                            }
+                            let uploading =
+                                Uploading { job, opened, pool, watchdog_timeout: *watchdog_timeout };
+                            failed.extend(uploading.missing(&mut locked, &held.without_a)?);
+                        }
+                        Err(of_device) => failed.push(of_device),
+                    }
+                }
+                if !failed.is_empty() {
+                    for (device, fault) in failed {
+                        refused.iter_mut().skip(device.index()).take(1).for_each(|refused| *refused = true);
+                        recovery.record_refused_memory(rounds.len(), &planned, device, fault)?;
+                    }
                     let rest = plan.graph(&recovery.remaining).map_err(|error| recovery.explain(error))?;
                     planned = Arc::new(Planned::new(rest)?);
                     continue;
@@ -345,11 +370,14 @@ impl<J: Job> Prepared<J> {
                     outputs: &outputs,
                 };
                 let mut binder = JobBinder { shared: &shared, planned: &planned };
-                let outcome = opened.devices.run(pool, &planned, &mut binder, cancel, *watchdog_timeout)?;
+                let outcome = locked.run(pool, &planned, &mut binder, None, cancel, *watchdog_timeout)?;
                 let round = Round { planned: planned.clone(), outcome };
                 let (complete, cancelled) = (round.outcome.is_complete(), round.outcome.cancelled);
                 let recorded = recovery.record_round(rounds.len(), &round);
-                opened.devices.close_dead(&recovery.remaining.alive);
+                let alive = recovery.remaining.alive.iter().zip(&refused);
+                let kept: Vec<bool> = alive.map(|(alive, refused)| *alive || *refused).collect();
+                locked.close_dead(&kept);
+                drop(locked);
                 recovery.end_process_if_hung(&round, scope);
                 recorded?;
                 rounds.push(round);
@@ -421,59 +449,5 @@ impl<J: Job> Prepared<J> {
             }
             Ok(())
         })
-    }
-
-    /// Uploads the resident parts of A.
-    fn upload_resident(&mut self) -> Result<()> {
-        let planned = Arc::new(Planned::new(self.job.plan().prepare_graph())?);
-        if planned.planned.graph.tasks().is_empty() {
-            return Ok(());
-        }
-        let nothing = MultiVectorView::try_new(&[], 0, 0, 0)?;
-        let Self { pool, job, watchdog_timeout, opened, .. } = self;
-        let plan = job.plan();
-        let mut recovery = Recovery::new(plan, &opened.devices.alive);
-        let round = borrow_scope(|scope| {
-            let outputs = Outputs::cut(MultiVectorViewMut::try_new(&mut [], 0, 0, 0)?, &mut [], &[], scope)?;
-            let (a, x_pinned) = (job.borrow(scope)?, scope.read_only(&[]));
-            let shared = Shared {
-                job,
-                plan,
-                accelerators: &opened.accelerators,
-                scaling: Scaling::NONE,
-                x: nothing,
-                x_pinned: &x_pinned,
-                a: &a,
-                outputs: &outputs,
-            };
-            let mut binder = JobBinder { shared: &shared, planned: &planned };
-            let outcome = opened.devices.run(pool, &planned, &mut binder, None, *watchdog_timeout)?;
-            let round = Round { planned: planned.clone(), outcome };
-            let recorded = recovery.record_round(0, &round);
-            opened.devices.close_dead(&recovery.remaining.alive);
-            recovery.end_process_if_hung(&round, scope);
-            recorded.map(|()| round)
-        })?;
-        if !round.outcome.is_complete() {
-            // A device without its part of A cannot compute.
-            for fault in &round.outcome.faults {
-                if let Some(alive) = self.opened.devices.alive.get_mut(fault.device.index()) {
-                    *alive = false;
-                }
-            }
-            let all = Remaining { alive: self.opened.devices.alive.clone(), ..Remaining::all(plan) };
-            let rest = plan.graph(&all).map_err(|error| recovery.explain(error))?;
-            self.whole = Arc::new(Planned::new(rest)?);
-        }
-        let alive = plan.computing().filter(|&device| self.opened.devices.alive[device as usize]);
-        let names: Vec<&str> = alive.map(|device| plan.devices[device as usize].name.as_str()).collect();
-        self.faults.extend(
-            recovery
-                .into_faults(&[])
-                .into_iter()
-                .map(|fault| FaultReport { recovered_on: Some(names.join(",")), ..fault }),
-        );
-        self.set_up = Some(round);
-        Ok(())
     }
 }

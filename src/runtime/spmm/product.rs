@@ -261,10 +261,19 @@ impl<'a, T: Kernels> Product<'a, T> {
         self.adaptation.plan()
     }
 
-    /// The decisions of the plan in words, one per line, and the changes so far.
+    /// The decisions of the plan in words, one per line, the changes so far, and the faults after which a part was computed elsewhere.
     pub fn explain(&self) -> String {
-        let lines = self.plan().reasons.iter().chain(&self.adaptation.notes);
-        lines.map(String::as_str).collect::<Vec<_>>().join("\n")
+        let faults = self.faults().into_iter().map(|fault| {
+            let FaultReport { device, task, error, recovered_on } = fault;
+            let next = match recovered_on {
+                Some(on) if on == device => "; the plan was changed, and it computes".into(),
+                Some(on) => format!("; {on} computes instead"),
+                None => String::new(),
+            };
+            format!("fault: {device}, {task}: {error}{next}")
+        });
+        let lines = self.plan().reasons.iter().chain(&self.adaptation.notes).cloned();
+        lines.chain(faults).collect::<Vec<_>>().join("\n")
     }
 
     /// The report of the last product; `None` after a product on [`Vectors`] on one device, which is queued.

@@ -22,6 +22,7 @@ fn copying_in_place<'a>(
         name: name.to_string(),
         profile: profile.clone(),
         memory_limit_bytes: None,
+        taken_bytes: 0,
         required: true,
     };
     let devices = names.iter().map(spec).collect();

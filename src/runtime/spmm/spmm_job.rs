@@ -19,7 +19,7 @@ use crate::kernel::cuda::CudaKernel;
 use crate::kernel::order::SEGMENT;
 use crate::kernel::scaling::scaling as rounded;
 use crate::kernel::{KernelId, reference};
-use crate::matrix::{Csr, CsrView, MultiVectorView, MultiVectorViewMut, Scalar};
+use crate::matrix::{ContentId, Csr, CsrView, MultiVectorView, MultiVectorViewMut, Scalar};
 use crate::plan::Plan;
 use crate::runtime::job::{Accelerator, BorrowsA, Check, CheckedProduct, Job, Scaling};
 use crate::work::spmm::{Spmm, Storage};
@@ -159,6 +159,10 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
 
     fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    fn content(&self) -> Option<ContentId> {
+        self.matrix().content()
     }
 
     fn shared(&self) -> Option<Arc<Csr<T>>> {

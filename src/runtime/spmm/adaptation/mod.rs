@@ -19,7 +19,7 @@ use crate::error::{Counted, Error, Result, Seconds};
 use crate::kernel::cpu::{CpuSettings, Kernels};
 use crate::kernel::{Format, Processor};
 use crate::machine::Isa;
-use crate::plan::{Plan, PlanRequest, make};
+use crate::plan::{Plan, PlanRequest, ResidentLayout, make};
 use crate::runtime::Runtime;
 use crate::runtime::device_list::Devices;
 use crate::runtime::report::{FaultReport, RunReport};
@@ -115,6 +115,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
                 let work = Spmm::new(&view, k)?.with_features(Some(all)).into();
                 let mut request = options.request(rates, work, course.remaining());
                 keep_unbound_staged(&mut request, bound, &options, &matrix);
+                request.resident = runtime.layouts_of(view.content(), &[]);
                 runtime.pool().install(|| make(&request))?
             }
             (None, None) => return Err(Error::Internal("a product has no devices".into())),
@@ -171,6 +172,12 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         self.runtime.pool().install(|| make(&request))
     }
 
+    /// The layouts of A that devices have already.
+    fn layouts(&self) -> Vec<ResidentLayout> {
+        let own: Vec<u64> = self.prepared.iter().flat_map(|(_, prepared)| prepared.layouts()).collect();
+        self.runtime.layouts_of(self.matrix.view().content(), &own)
+    }
+
     fn request<'w>(
         &self,
         view: &crate::matrix::CsrView<'w, T>,
@@ -183,6 +190,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         let uses = self.course.remaining();
         let mut request = self.options.request(rates, work, uses);
         keep_unbound_staged(&mut request, self.bound, &self.options, &self.matrix);
+        request.resident = self.layouts();
         match kind {
             None => Ok(request),
             Some(kind) => restricted_to(&request, kind)
@@ -331,6 +339,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             let view = self.matrix.view();
             let request = self.request(&view, rates, kind)?;
             let known = self.proposed.iter().find(|(of, _)| *of == processors).map(|(_, plan)| plan.clone());
+            let known = known.filter(|plan| !request.misses_layouts(plan));
             PreparedProduct::of_request(&runtime, &self.matrix, request, known, &settings)?
         };
         self.proposed.retain(|(of, _)| *of != processors);

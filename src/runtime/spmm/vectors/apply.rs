@@ -7,9 +7,10 @@ use super::binder::{HostRows, ProductRun, VectorBinder, lock_host_rows};
 use super::graph::Wanted;
 use super::losses::mark_complete;
 use super::product::{Backing, VectorProduct};
-use super::{Vectors, view_rows_mut};
+use super::{Vectors, missing_part, view_rows_mut};
 use crate::error::{Error, Result};
 use crate::exec::Outcome;
+use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
 use crate::runtime::job::Scaling;
 use crate::runtime::operation_queue::COMPUTE;
@@ -90,18 +91,20 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         let mut lost = None;
         let (prepared, run) = (self.prepared()?, self.product_run(scaling, x, y)?);
         if let Some(part) = self.y.parts.first()
-            && let Some(device) = part.device()
+            && part.device().is_some()
         {
             let queue = || -> Result<()> {
+                let mut locked = prepared.lock_with_a()?;
+                let device = locked.device(DeviceId(part.index as u32)).ok_or_else(missing_part)?;
                 for (index, chunk) in prepared.plan().chunks.iter().enumerate() {
                     let operation = run.launch(index, false)?;
-                    let queued = device.lock().submit("product", COMPUTE, operation, chunk.predicted_s, &[]);
+                    let queued = device.submit("product", COMPUTE, operation, chunk.predicted_s, &[]);
                     queued.map_err(|fault| fault.into_error(&part.name))?;
                 }
                 Ok(())
             };
             match queue() {
-                Err(error) if part.close_if_lost() => {
+                Err(error) if part.close_if_lost() || part.device().is_none() => {
                     if !Self::reads_y(scaling) {
                         y.overwrite(0)?;
                     }

@@ -3,9 +3,10 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use super::{DevicePart, HostCopy, Layout, Part, PartData, VectorProduct, Vectors};
+use super::{DevicePart, HostCopy, Layout, Part, PartData, VectorProduct, Vectors, missing_part};
 use crate::device::{Description, Fault, ForeignMemory, MemoryRange, StreamHandle};
 use crate::error::{Error, Result};
+use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
 use crate::runtime::job::Scaling;
 use crate::runtime::operation_queue::{COMPUTE, OperationRecord};
@@ -71,12 +72,13 @@ impl<T: Kernels> VectorProduct<'_, T> {
         vectors: &ForeignVectors<T>,
         stream: Option<StreamHandle>,
     ) -> Result<()> {
-        let (part, device) = only_device(&self.y)?;
+        let (part, _) = only_device(&self.y)?;
         let run = self.product_run(scaling, &vectors.x, &vectors.y)?;
-        let chunks = 0..self.chunks.len();
-        let launches = chunks.map(|chunk| run.launch(chunk, false)).collect::<Result<Vec<_>>>()?;
         let issued = {
-            let device = &mut *device.lock();
+            let mut locked = self.prepared()?.lock_with_a()?;
+            let chunks = 0..self.chunks.len();
+            let launches = chunks.map(|chunk| run.launch(chunk, false)).collect::<Result<Vec<_>>>()?;
+            let device = locked.device(DeviceId(part.index as u32)).ok_or_else(missing_part)?;
             match (device.device().compute_stream(), stream) {
                 (None, _) => device.run("product", launches),
                 (Some(_), Some(stream)) => device.issue("product", stream, launches),

@@ -183,7 +183,7 @@ impl RankRows {
         let mut network = reductions.network.lock().unwrap_or_else(PoisonError::into_inner);
         let (devices, pool) = (OpenDevices::host(network.clock()), reductions.runtime.pool());
         let timeout = self.communicator.timeout();
-        let outcome = devices.run_with_network(pool, planned, &mut binder, Some(&mut network), None, timeout);
+        let outcome = devices.lock().run(pool, planned, &mut binder, Some(&mut network), None, timeout);
         let round = match outcome {
             Ok(outcome) => Round { planned: planned.clone(), outcome },
             Err(error) => {
