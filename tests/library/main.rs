@@ -13,6 +13,8 @@ mod kernels_agree;
 mod kinds_of_work;
 mod layering;
 mod layouts_that_do_not_fit;
+#[cfg(feature = "mpi")]
+mod mpi_inside;
 mod options;
 mod page_locked;
 mod ranks;
