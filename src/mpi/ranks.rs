@@ -175,7 +175,7 @@ impl Communicator for MpiRanks {
 
     fn send(&self, to: usize, tag: u32, bytes: MessageRead) -> Result<Box<dyn Pending>> {
         let (data, calls) = (bytes.address(), calls(bytes.bytes()));
-        let mut message = Message::new(&self.communicator, Held::Read(bytes));
+        let mut message = Message::new(&self.communicator, Held::Read { _bytes: bytes });
         let _serialised = serialised();
         for (begin, length) in calls {
             let mut request = no_request();
@@ -239,7 +239,10 @@ fn calls(bytes: usize) -> Vec<(usize, usize)> {
 
 /// The memory of a message.
 enum Held {
-    Read(MessageRead),
+    /// Held until the message is complete, and not accessed.
+    Read {
+        _bytes: MessageRead,
+    },
     Write(MessageWrite),
 }
 
