@@ -83,8 +83,8 @@ fn a_program_computes_on_a_communicator_of_its_own_and_keeps_its_mpi() {
             assert_eq!((ranks.size(), ranks.rank()), (2, usize::from(world.rank() == 0)));
             // A message of the program with any tag is not mistaken for one of a product.
             let other = part.process_at_rank(1 - part.rank());
+            let sent = [17u8; 8];
             mpi::request::scope(|scope| {
-                let sent = [17u8; 8];
                 let own: Vec<_> =
                     (0..600).map(|tag| other.immediate_send_with_tag(scope, &sent[..], tag)).collect();
                 let (y, norms) = rows_of_product(ranks.clone()).unwrap();
