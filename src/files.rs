@@ -1,6 +1,7 @@
 //! Output files, and small input files.
 //!
-//! An output file holds its whole new content or keeps its old one, even if a signal ends the program. Inputs are regular files of
+//! An output file holds its whole new content or keeps its old one, even if a signal ends the program or the machine loses power: the new
+//! content is on the disk before it gets the name. Inputs are regular files of
 //! limited size: a pipe would block, and a device may have no end.
 
 pub mod shared;
@@ -179,19 +180,35 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut Writer<'_>) -> io::Result<()
         existing.map_or(Ok(()), |file_before| file.as_file().set_permissions(file_before.permissions()));
     // The lock shows other programs that the file is not left behind. A file system without locks has no such programs to fear.
     let _ = file.as_file().try_lock();
-    let written = permissions.and_then(|()| write(&mut Writer(file.as_file_mut())));
+    let written = permissions
+        .and_then(|()| write(&mut Writer(file.as_file_mut())))
+        .and_then(|()| file.as_file().sync_all());
     // The lock is held until the temporary file is renamed or removed: see `discard_unfinished`.
     let mut unfinished = unfinished_writes();
     finish(&mut unfinished, id);
-    written.and_then(|()| file.persist(&target).map(drop).map_err(|error| error.error)).map_err(failed)
+    written.and_then(|()| file.persist(&target).map(drop).map_err(|error| error.error)).map_err(failed)?;
+    drop(unfinished);
+    sync_folder(&target);
+    Ok(())
+}
+
+/// The folder of a file.
+fn folder_of(target: &Path) -> &Path {
+    match target.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Brings the new name of a file to the disk. Without it, the old content may be back after a loss of power, and is whole. So a folder that
+/// cannot be synchronised, as on some file systems, is no error.
+fn sync_folder(target: &Path) {
+    let _ = File::open(folder_of(target)).and_then(|folder| folder.sync_all());
 }
 
 /// Creates a temporary file that is to become `target`, in the same folder.
 fn create_temporary(target: &Path) -> io::Result<tempfile::NamedTempFile> {
-    let folder = match target.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
+    let folder = folder_of(target);
     let mut options = tempfile::Builder::new();
     options.prefix(TEMPORARY_PREFIX).suffix(TEMPORARY_SUFFIX);
     remove_left_behind(folder);

@@ -30,6 +30,7 @@ mod memories;
 mod model;
 pub mod network;
 mod operation;
+mod page_locks;
 mod peer;
 mod pinned;
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub(crate) mod vector_conformance;
 mod vectors;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crossbeam::channel::Sender;
 
@@ -263,6 +265,12 @@ pub trait Device<'run> {
     /// Waits for all issued launches.
     fn finish_issued(&mut self) -> Result<(), Fault> {
         Ok(())
+    }
+
+    /// Waits for all issued launches, at most `timeout`. Returns whether they have ended. They come after other work on the stream of
+    /// another library, which may never end.
+    fn finish_issued_within(&mut self, _timeout: Duration) -> Result<bool, Fault> {
+        self.finish_issued().map(|()| true)
     }
 
     /// When the launches of the last [`Device::issue`] began and ended, on the clock of completions. Waits for them.

@@ -197,7 +197,7 @@ pub struct LibraryGemm {
 pub struct RankMessage {
     /// The other rank.
     pub rank: usize,
-    /// Both ranks name a message by the same tag.
+    /// The number of the message among those of the same call, sender and receiver.
     pub tag: u32,
     /// The bytes.
     pub bytes: MessageBytes,

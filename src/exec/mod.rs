@@ -26,6 +26,7 @@ pub use outcome::{Counter, Outcome, Record, Sample, TaskFault};
 pub use schedule::Schedule;
 pub use slots::HeldSlots;
 
+use crate::device::network::RANK_TIMEOUT;
 use crate::device::{Completion, Device, Operation};
 use crate::error::Result;
 use crate::graph::{Graph, TaskId};
@@ -44,13 +45,16 @@ pub struct ExecOptions<'a> {
     /// The watchdog timeout: how long no completion may arrive while work is in flight. It is extended to 20 times the
     /// predicted time of the longest task in flight, if that is more.
     pub watchdog_timeout: Duration,
+    /// The same for messages to and from other ranks, whose silence does not extend the timeout of devices.
+    pub message_timeout: Duration,
     /// Whether the calling thread may occupy a hardware thread while it waits for short operations.
     pub may_poll: bool,
 }
 
 impl Default for ExecOptions<'_> {
     fn default() -> Self {
-        Self { cancel: None, watchdog_timeout: Duration::from_secs(30), may_poll: false }
+        let watchdog_timeout = Duration::from_secs(30);
+        Self { cancel: None, watchdog_timeout, message_timeout: RANK_TIMEOUT, may_poll: false }
     }
 }
 

@@ -1,11 +1,14 @@
 //! Waits for completions, with a watchdog for devices that hang.
+//!
+//! Messages to and from other ranks have a timeout of their own, which is longer: another rank may read its input or compute meanwhile. A
+//! device that hangs is noticed while messages are in flight, too.
 
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::RecvTimeoutError;
 
 use super::TaskFault;
-use super::coordinator::{Coordinator, State};
+use super::coordinator::{Coordinator, DeviceState, State};
 use crate::device::{Fault, FaultKind};
 use crate::error::{Error, Result};
 use crate::graph::{DeviceId, TaskId};
@@ -18,6 +21,23 @@ const PREDICTION_SLACK: u64 = 20;
 
 /// The most tasks named in a message; the rest are counted.
 const NAMED_TASKS: usize = 6;
+
+/// The tasks that a timeout is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tasks {
+    /// Those of the host and of devices.
+    OfDevices,
+    /// Messages to and from other ranks.
+    Messages,
+}
+
+/// The decision of the watchdog.
+enum Next {
+    /// Nothing hangs before the silence has lasted so long.
+    Wait(Duration),
+    /// These tasks hang.
+    Hung(Tasks),
+}
 
 impl Coordinator<'_, '_, '_> {
     /// Waits for a completion, by advancing virtual time if a device has it, otherwise in real time.
@@ -35,36 +55,59 @@ impl Coordinator<'_, '_, '_> {
             return Ok(());
         }
         let silent = self.last_progress.elapsed();
-        let watchdog_timeout = if silent < self.options.watchdog_timeout {
-            self.options.watchdog_timeout
-        } else {
-            self.watchdog_timeout()
+        let timeout = match self.next_timeout(silent) {
+            Next::Wait(timeout) => timeout,
+            Next::Hung(tasks) => return self.declare_hung(tasks, silent),
         };
-        if silent >= watchdog_timeout {
-            return self.declare_hung(silent);
-        }
-        let left = watchdog_timeout - silent;
+        let left = timeout.saturating_sub(silent);
         let slice = if self.options.cancel.is_some() { left.min(CANCEL_POLL_INTERVAL) } else { left };
         match self.completions.recv_timeout(slice) {
             Ok(completion) => self.complete(completion),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return self.declare_hung(silent),
+            Err(RecvTimeoutError::Disconnected) => {
+                self.declare_hung(Tasks::OfDevices, silent)?;
+                return self.declare_hung(Tasks::Messages, silent);
+            }
         }
         Ok(())
     }
 
-    /// The watchdog timeout, extended for the longest task in flight.
-    fn watchdog_timeout(&self) -> Duration {
-        let under_way = self.device_states.iter().flat_map(|device_state| device_state.in_flight.values());
-        let longest = under_way.map(|(task, _)| self.task(*task).demand.alone_ns).max().unwrap_or(0);
-        self.options.watchdog_timeout.max(Duration::from_nanos(longest.saturating_mul(PREDICTION_SLACK)))
+    /// What to do after nothing has completed for the time `silent`. A timeout is extended for the longest task in flight.
+    fn next_timeout(&self, silent: Duration) -> Next {
+        let (of_devices, of_messages) = (self.options.watchdog_timeout, self.options.message_timeout);
+        if silent < of_devices.min(of_messages) {
+            return Next::Wait(of_devices.min(of_messages));
+        }
+        let (mut longest_ns, mut next) = (0, None);
+        for (task, _) in self.device_states.iter().flat_map(|device_state| device_state.in_flight.values()) {
+            longest_ns = longest_ns.max(self.task(*task).demand.alone_ns);
+        }
+        let predicted = Duration::from_nanos(longest_ns.saturating_mul(PREDICTION_SLACK));
+        for (tasks, timeout) in [(Tasks::OfDevices, of_devices), (Tasks::Messages, of_messages)] {
+            if !self.device_states.iter().any(|device_state| self.has_in_flight(device_state, tasks)) {
+                continue;
+            }
+            let timeout = timeout.max(predicted);
+            if silent >= timeout {
+                return Next::Hung(tasks);
+            }
+            next = Some(next.map_or(timeout, |next: Duration| next.min(timeout)));
+        }
+        Next::Wait(next.unwrap_or(of_devices))
     }
 
-    /// Declares all operations in flight hung, and their devices dead. A host that is silent together with a device is not
+    fn has_in_flight(&self, device_state: &DeviceState, tasks: Tasks) -> bool {
+        let is_message = |(task, _): &(TaskId, u32)| self.task(*task).kind.is_network();
+        device_state.in_flight.values().any(|in_flight| is_message(in_flight) == (tasks == Tasks::Messages))
+    }
+
+    /// Declares operations in flight hung, and their devices dead. A host that is silent together with a device is not
     /// declared hung before the watchdog fires again: its threads may be short of time, and the device hangs anyway.
-    fn declare_hung(&mut self, silent: Duration) -> Result<()> {
-        let devices_hang = self.device_states.iter().skip(1).any(|state| !state.in_flight.is_empty());
-        for number in usize::from(devices_hang)..self.device_states.len() {
+    fn declare_hung(&mut self, tasks: Tasks, silent: Duration) -> Result<()> {
+        let hanging: Vec<bool> =
+            self.device_states.iter().map(|device_state| self.has_in_flight(device_state, tasks)).collect();
+        let devices_hang = hanging.iter().skip(1).any(|&hangs| hangs);
+        for number in (usize::from(devices_hang)..hanging.len()).filter(|&number| hanging[number]) {
             let device = DeviceId(number as u32);
             let device_state = &mut self.device_states[number];
             let mut hung: Vec<TaskId> = device_state.in_flight.drain().map(|(_, (task, _))| task).collect();

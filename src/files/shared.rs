@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::{begin, create_temporary, finish, linked, unfinished_writes};
+use super::{begin, create_temporary, finish, linked, sync_folder, unfinished_writes};
 use crate::error::{Error, Result};
 
 /// A file that is being written by several processes.
@@ -66,10 +66,16 @@ impl SharedFile {
         self.file.write_all_at(bytes, offset).map_err(|error| Error::write(&self.path, error))
     }
 
-    /// Ends the part of this process, once all processes have written. The creator renames the file.
+    /// Brings what this process has written to the disk.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_all().map_err(|error| Error::write(&self.path, error))
+    }
+
+    /// Ends the part of this process, once all processes have written and synchronised. The creator renames the file.
     pub fn commit(mut self) -> Result<()> {
         let renamed = match self.is_creator {
             true => std::fs::rename(&self.temporary, &self.target)
+                .map(|()| sync_folder(&self.target))
                 .map_err(|error| Error::write(&self.path, error)),
             false => Ok(()),
         };

@@ -140,11 +140,17 @@ impl LockedDevices<'_> {
             for device in locked {
                 list.push(&mut **device.device());
             }
+            let mut options = ExecOptions {
+                cancel,
+                watchdog_timeout,
+                may_poll: pool.caller_may_spin(),
+                ..ExecOptions::default()
+            };
             if let Some(network) = network {
+                options.message_timeout = network.timeout();
                 network.report_to(DeviceId(list.len() as u32), sender);
                 list.push(network);
             }
-            let options = ExecOptions { cancel, watchdog_timeout, may_poll: pool.caller_may_spin() };
             execute(&planned.planned.graph, &planned.schedule, &mut list, receiver, binder, &options)
         })
     }

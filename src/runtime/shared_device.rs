@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crossbeam::channel::{Sender, unbounded};
 
@@ -14,6 +15,10 @@ use crate::device::{
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::trace::Clock;
+
+/// How long a drop waits for launches on the stream of another library. This work may be long, and a drop that waits for it for ever would
+/// be a deadlock where the stream waits for the program.
+const DROP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A device that stays open between runs.
 pub type AnyDevice = Box<dyn for<'run> Device<'run> + Send>;
@@ -33,6 +38,10 @@ pub struct OpenDevice {
     /// Submitted operations that no caller has waited for.
     queue: OperationQueue,
     closed: Arc<AtomicBool>,
+    /// Whether launches on a stream of another library had not ended when memory was to be freed. No later drop waits for them again.
+    is_stuck: bool,
+    /// Memory that is freed after they have ended.
+    unfreed: Vec<(Memory, u64)>,
 }
 
 impl SharedDevice {
@@ -42,7 +51,14 @@ impl SharedDevice {
         let device = open_device(name, emulated, cuda, clock, reports.clone())?;
         let (queue, closed) = (OperationQueue::new(), Arc::new(AtomicBool::new(false)));
         let faults = queue.faults().clone();
-        let state = OpenDevice { device, reports, queue, closed: closed.clone() };
+        let state = OpenDevice {
+            device,
+            reports,
+            queue,
+            closed: closed.clone(),
+            is_stuck: false,
+            unfreed: Vec::new(),
+        };
         Ok(Self { state: Mutex::new(state), closed, faults, memory: DeviceMemory::default() })
     }
 
@@ -144,6 +160,17 @@ impl OpenDevice {
     pub fn drain(&mut self) -> std::result::Result<(), Fault> {
         self.finish_issued()?;
         self.queue.drain(&mut self.device)
+    }
+
+    /// Waits for all queued operations and issued launches, so that memory can be freed; `false` if some may still use it. Launches on a
+    /// stream of another library come after its other work, which may never end, so the wait for them has a limit.
+    fn drain_for_drop(&mut self) -> bool {
+        let timeout = if self.is_stuck { Duration::ZERO } else { DROP_TIMEOUT };
+        match self.device.finish_issued_within(timeout) {
+            Ok(has_ended) => self.is_stuck = !has_ended,
+            Err(fault) => self.queue.note(&fault),
+        }
+        !self.is_stuck && !matches!(self.drain(), Err(Fault { kind: FaultKind::Hang, .. }))
     }
 
     /// Starts to record queued operations.
@@ -260,11 +287,145 @@ impl Drop for Allocations {
     fn drop(&mut self) {
         let mut device = self.device.lock();
         // A closed device has freed its memory, or keeps it for an operation that hangs.
-        if device.is_open() && !matches!(device.drain(), Err(Fault { kind: FaultKind::Hang, .. })) {
-            for (memory, bytes) in self.memories.drain(..) {
+        if !device.is_open() {
+            return;
+        }
+        device.unfreed.append(&mut self.memories);
+        if device.drain_for_drop() {
+            for (memory, bytes) in std::mem::take(&mut device.unfreed) {
                 device.device.free(memory);
                 self.device.memory().freed_private(bytes);
             }
+        } else {
+            let (name, allocations) = (device.description().name, device.unfreed.len());
+            tracing::warn!(
+                device = name,
+                allocations,
+                "memory is not freed yet: operations that use it have not ended"
+            );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::device::LaneInfo;
+    use crate::graph::Demand;
+
+    /// A device with launches on the stream of another library, which may never end.
+    struct WithStream {
+        description: Description,
+        has_ended: Arc<AtomicBool>,
+        freed: Arc<Mutex<Vec<Memory>>>,
+        allocated: u32,
+    }
+
+    impl<'run> Device<'run> for WithStream {
+        fn describe(&self) -> &Description {
+            &self.description
+        }
+
+        fn allocate(&mut self, _bytes: u64) -> std::result::Result<Memory, Fault> {
+            self.allocated += 1;
+            Ok(Memory(self.allocated))
+        }
+
+        fn free(&mut self, memory: Memory) {
+            self.freed.lock().unwrap().push(memory);
+        }
+
+        fn finish_issued(&mut self) -> std::result::Result<(), Fault> {
+            while !self.has_ended.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        }
+
+        fn finish_issued_within(&mut self, timeout: Duration) -> std::result::Result<bool, Fault> {
+            let start = Instant::now();
+            while !self.has_ended.load(Ordering::Relaxed) {
+                // A tenth, so that the test is short.
+                if start.elapsed() >= timeout / 10 {
+                    return Ok(false);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(true)
+        }
+
+        fn allocate_pinned(&mut self, bytes: u64) -> std::result::Result<Pinned, Fault> {
+            Ok(Pinned::pageable(bytes as usize).unwrap())
+        }
+
+        fn register<'a>(&mut self, _bytes: StableBytes<'a>) -> std::result::Result<Registration<'a>, Fault> {
+            Ok(Registration::nothing())
+        }
+
+        fn submit(
+            &mut self,
+            _lane: usize,
+            _operation: Operation<'run>,
+            _demand: Demand,
+            _waits: &[Fence],
+        ) -> std::result::Result<Fence, Fault> {
+            Err(Fault::new(FaultKind::Misuse, "no lanes"))
+        }
+
+        fn mark_synchronized(&mut self) {}
+
+        fn advance(&mut self) -> bool {
+            false
+        }
+
+        fn now_ns(&self) -> u64 {
+            0
+        }
+
+        fn close(&mut self) {}
+    }
+
+    #[test]
+    fn a_stream_that_never_ends_does_not_block_drops_and_keeps_its_memory() {
+        let (has_ended, freed) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let lanes: Vec<LaneInfo> = Vec::new();
+        let description =
+            Description { name: "cuda:0".into(), memory_bytes: None, lanes, stream_ordered: true };
+        let device =
+            WithStream { description, has_ended: has_ended.clone(), freed: freed.clone(), allocated: 0 };
+        let (queue, closed) = (OperationQueue::new(), Arc::new(AtomicBool::new(false)));
+        let faults = queue.faults().clone();
+        let reports = Reports::new(DeviceId::HOST, unbounded().0);
+        let device: AnyDevice = Box::new(device);
+        let state = OpenDevice {
+            device,
+            reports,
+            queue,
+            closed: closed.clone(),
+            is_stuck: false,
+            unfreed: Vec::new(),
+        };
+        let shared = Arc::new(SharedDevice {
+            state: Mutex::new(state),
+            closed,
+            faults,
+            memory: DeviceMemory::default(),
+        });
+        let allocated = |count: usize| {
+            let mut all = Allocations::on(&shared);
+            assert!((0..count).all(|_| all.allocate(8).is_ok()));
+            all
+        };
+        // A drop before the stream has ended returns in bounded time, and later ones at once: in all less than two timeouts.
+        let (first, second, third, last) = (allocated(2), allocated(1), allocated(1), allocated(1));
+        let start = Instant::now();
+        drop((first, second, third));
+        assert!(start.elapsed() < DROP_TIMEOUT / 5, "{:?}", start.elapsed());
+        assert!(freed.lock().unwrap().is_empty(), "the stream may still use the memory");
+        has_ended.store(true, Ordering::Relaxed);
+        drop(last);
+        assert_eq!(freed.lock().unwrap().len(), 5);
     }
 }

@@ -196,3 +196,29 @@ fn a_thread_that_cannot_be_started_is_a_typed_error_at_every_start() {
 fn a_file_that_cannot_be_written_is_a_typed_error_at_every_write() {
     sweep(Calls::Files, 100);
 }
+
+#[test]
+fn an_output_that_the_disk_does_not_take_is_an_error_and_the_old_content_stays() {
+    let library = match library() {
+        Ok(library) => library,
+        Err(reason) => return skip("cc", reason),
+    };
+    for (words, output) in [
+        ("generate stencil5,n=5 out.rlm --force", "out.rlm"),
+        ("generate stencil5,n=5 out.mtx --force", "out.mtx"),
+        ("plan gen:stencil5,n=5 -k 2 --devices cpu --save out.json --force", "out.json"),
+    ] {
+        let (place, mark) = (Place::new(), tempfile::tempdir().unwrap());
+        place.write(output, "old");
+        let mark = mark.path().join("mark");
+        let mut process = place.process(words);
+        process.env("LD_PRELOAD", library).env("FAIL_AT", "1").env("FAIL_MARK", &mark);
+        process.env("FAIL_CALLS", "synced");
+        let ended = ended(&mut process);
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(mark.exists(), "{words}: no file was synchronized: {said}");
+        assert_eq!(ended.status.code(), Some(1), "{words}: {said}");
+        assert_eq!(place.read(output), "old", "{words}");
+        assert_no_temporary_file(&place.path(""), words);
+    }
+}

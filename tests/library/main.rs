@@ -14,6 +14,8 @@ mod kernels_agree;
 mod kinds_of_work;
 mod layering;
 mod layouts_that_do_not_fit;
+#[cfg(feature = "mpi")]
+mod mpi_inside;
 mod one_memory_for_a;
 mod options;
 mod page_locked;

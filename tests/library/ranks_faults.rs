@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rowloom::device::network::{Communicator, thread_communicators_with_timeout};
-use rowloom::runtime::Cluster;
+use rowloom::matrix::MultiVector;
+use rowloom::runtime::{Cluster, ProductOptions, Vectors};
 use rowloom::{Error, Result, Runtime};
 
 use crate::ranks::{bits, block, filled, host, matrix, run_ranks};
@@ -183,6 +184,132 @@ fn cards_that_two_ranks_lose_together_without_a_copy_of_x_are_errors_of_both_in_
         assert!(errors.iter().all(is_typed), "lost at operation {operation}: {errors:?}");
     }
     assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+}
+
+/// Y of each rank and its lost cards. The card of rank 1 hangs at an operation, and rank 0 begins each product late.
+fn products_with_a_watchdog(device: &str, late: Duration) -> Vec<(Vec<u64>, Vec<String>)> {
+    let a = matrix(NEIGHBOURS);
+    let work = |communicator: Arc<dyn Communicator>| {
+        let rank = communicator.rank();
+        let devices = if rank == 1 { format!("cpu,{device}") } else { "cpu".into() };
+        let builder = Runtime::builder().devices(devices).threads(1).model("none").refine(false);
+        let cluster = builder.over(communicator).unwrap();
+        let options =
+            ProductOptions { watchdog_timeout: Some(WATCHDOG_TIMEOUT), ..ProductOptions::default() };
+        let mut product =
+            cluster.product(block(&cluster, &a, 4)).columns(4).options(options).build().unwrap();
+        let mut x = product.vectors().unwrap();
+        x.keep_host_copy();
+        let (x, mut y) = (filled(x), product.vectors().unwrap());
+        for step in 0..8 {
+            if rank == 0 && step == 1 {
+                std::thread::sleep(late);
+            }
+            product.apply_into(&x, &mut y).unwrap();
+        }
+        (bits(&host(&y)), product.faults().into_iter().map(|fault| fault.device).collect())
+    };
+    std::thread::scope(|scope| {
+        let ranks = thread_communicators_with_timeout(2, Duration::from_secs(600)).into_iter();
+        let threads: Vec<_> = ranks.map(|rank| scope.spawn(|| work(rank))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_card_that_hangs_is_noticed_by_the_watchdog_and_a_rank_that_is_late_is_not_taken_for_one() {
+    let want = products_with_a_watchdog("emu:0", Duration::ZERO);
+    assert!(want.iter().all(|(_, faults)| faults.is_empty()));
+    // Rank 1 waits for messages for longer than its devices may be silent.
+    assert_eq!(products_with_a_watchdog("emu:0", 2 * WATCHDOG_TIMEOUT), want);
+    for operation in OPERATIONS_OF_A_PRODUCT.step_by(4) {
+        let start = Instant::now();
+        let found = products_with_a_watchdog(&format!("emu:0?hang_at_operation={operation}"), Duration::ZERO);
+        assert!(start.elapsed() < Duration::from_secs(30), "{operation}: {:?}", start.elapsed());
+        let y =
+            |ranks: &[(Vec<u64>, Vec<String>)]| ranks.iter().flat_map(|(y, _)| y.clone()).collect::<Vec<_>>();
+        assert_eq!(y(&found), y(&want), "hang at operation {operation}");
+        assert_eq!(found[1].1, ["emu:0"], "hang at operation {operation}");
+    }
+}
+
+/// X of a product, whose rows differ from those of every other product.
+fn fill_for(x: &mut Vectors<f64>, step: usize) -> Result<()> {
+    let (first, k) = (x.first_row() as usize, x.columns());
+    let value = |row: usize, column: usize| (1000 * step + (first + row) % 89) as f64 + column as f64 / 7.0;
+    x.copy_from(&MultiVector::from_fn(x.rows(), k, value)?)
+}
+
+/// For each rank and product the bits of its rows of Y and of the norms of X, or the error. Rank 1 has the device; the others begin each
+/// product `delay` later.
+fn products_of_changing_x(device: &str, delay: Duration) -> Vec<Vec<Result<(Vec<u64>, Vec<u64>)>>> {
+    let a = matrix(NEIGHBOURS);
+    let work = |communicator: Arc<dyn Communicator>| -> Vec<Result<(Vec<u64>, Vec<u64>)>> {
+        let rank = communicator.rank();
+        let devices = if rank == 1 { format!("cpu,{device}") } else { "cpu".into() };
+        let builder = Runtime::builder().devices(devices).threads(1).model("none").refine(false);
+        let cluster = builder.over(communicator.clone()).unwrap();
+        let mut product = cluster.product(block(&cluster, &a, 4)).columns(4).build().unwrap();
+        let (mut x, mut y) = (product.vectors().unwrap(), product.vectors().unwrap());
+        let mut results = Vec::new();
+        for step in 0..5 {
+            // A failed launch may have had an effect on all vectors of the device, so these are made anew.
+            if fill_for(&mut x, step).is_err() {
+                (x, y) = (product.vectors().unwrap(), product.vectors().unwrap());
+                fill_for(&mut x, step).unwrap();
+            }
+            if rank != 1 {
+                std::thread::sleep(delay);
+            }
+            let computed = product.apply_into(&x, &mut y);
+            let norms = x.norm();
+            let mut rows = MultiVector::zeros(y.rows(), y.columns()).unwrap();
+            let copied = y.copy_to(&mut rows);
+            results.push(computed.and(copied).and_then(|()| Ok((bits(rows.data()), bits(&norms?)))));
+        }
+        // Others would name a rank that ended.
+        std::thread::sleep(2 * SHORT_TIMEOUT);
+        drop(communicator);
+        results
+    };
+    std::thread::scope(|scope| {
+        let ranks = thread_communicators_with_timeout(3, SHORT_TIMEOUT).into_iter();
+        let threads: Vec<_> = ranks.map(|rank| scope.spawn(|| work(rank))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// For ranks that wait for a message of a product that another rank gave up.
+const SHORT_TIMEOUT: Duration = Duration::from_millis(500);
+
+#[test]
+fn a_product_after_one_that_failed_on_one_rank_never_gets_the_rows_of_the_failed_one() {
+    let want = products_of_changing_x("emu:0", Duration::ZERO);
+    assert!(want.iter().flatten().all(Result::is_ok), "{want:?}");
+    let (mut failed, mut right_after_a_failure) = (0, 0);
+    for launch in 2..14 {
+        let found = products_of_changing_x(&format!("emu:0?fail_launch={launch}"), Duration::from_millis(20));
+        for (rank, (found, want)) in found.iter().zip(&want).enumerate() {
+            let mut has_failed = false;
+            for (step, (found, want)) in found.iter().zip(want).enumerate() {
+                match found {
+                    Ok(found) => assert!(
+                        found == want.as_ref().unwrap(),
+                        "launch {launch} failed; rank {rank} has a wrong result of product {step}"
+                    ),
+                    Err(_) => failed += 1,
+                }
+                right_after_a_failure += usize::from(has_failed && found.is_ok());
+                has_failed |= found.is_err();
+            }
+        }
+    }
+    assert!(
+        failed > 0 && right_after_a_failure > 0,
+        "{failed} failures, {right_after_a_failure} right products"
+    );
 }
 
 #[test]

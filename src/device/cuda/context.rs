@@ -361,11 +361,15 @@ impl DeviceMemory {
         let address = unsafe { result::malloc_sync(size) }
             .map_err(|error| fault(FaultKind::OutOfMemory, &what, error))?;
         let memory = Self { address, bytes, is_foreign: false, context: context.clone() };
-        // Non-blocking streams do not wait for this memset on the default stream, so it must complete here.
-        // SAFETY: exactly the bytes of the new allocation.
-        unsafe { result::memset_d8_sync(address, 0, size) }
-            .and_then(|()| result::ctx::synchronize())
-            .map_err(|error| fault(FaultKind::Lost, "the card's memory cannot be cleared", error))?;
+        // On a stream of its own: the default stream, and the whole context, would wait for the work of other libraries in the primary
+        // context. Other streams do not wait for this one, so the memset must complete here.
+        let stream = Stream::create(context)?;
+        // SAFETY: exactly the bytes of the new allocation, which no other work knows; the stream is alive.
+        unsafe {
+            result::memset_d8_async(address, 0, size, stream.raw())
+                .and_then(|()| result::stream::synchronize(stream.raw()))
+        }
+        .map_err(|error| fault(FaultKind::Lost, "the card's memory cannot be cleared", error))?;
         Ok(memory)
     }
 

@@ -3,13 +3,15 @@
 #![allow(unsafe_code)] // pinned memory
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{result, sys};
 
 use super::context::Context;
 use super::driver::fault;
+use crate::device::page_locks::PageLocks;
 use crate::device::pinned::HostBytes;
 use crate::device::{Fault, FaultKind, Pinned, Registration, StableBytes};
 use crate::matrix::AlignedBuffer;
@@ -113,13 +115,18 @@ pub fn register<'a>(context: &Arc<Context>, bytes: StableBytes<'a>) -> Result<Re
     Ok(Registration::new(Box::new(locked)))
 }
 
+/// The ranges that this process has locked. The context that locked a range lives until the range is unlocked.
+static LOCKS: Mutex<PageLocks<Arc<Context>>> = Mutex::new(PageLocks::new());
+
+fn locks() -> MutexGuard<'static, PageLocks<Arc<Context>>> {
+    LOCKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A range of host memory that is page-locked in place until this is dropped.
 #[derive(Debug)]
 pub struct Registered {
-    address: usize,
-    context: Arc<Context>,
-    /// Whether this registration locked the pages; otherwise one for another device did.
-    own: bool,
+    /// `None` if another library has locked the pages.
+    bytes: Option<Range<usize>>,
 }
 
 impl Registered {
@@ -130,27 +137,40 @@ impl Registered {
     pub unsafe fn lock(context: &Arc<Context>, address: NonNull<u8>, bytes: usize) -> Result<Self, Fault> {
         use sys::cudaError_enum as e;
         let _entered = context.enter()?;
-        let lock = |flags: u32| {
-            // SAFETY: the caller keeps the memory mapped; for unmapped memory the driver returns an error.
-            unsafe { sys::cuMemHostRegister_v2(address.as_ptr().cast(), bytes, flags) }.result()
-        };
-        let portable = sys::CU_MEMHOSTREGISTER_PORTABLE;
-        let own = match lock(portable) {
-            Ok(()) => true,
-            Err(error) if error.0 == e::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED => {
-                if !is_locked(address, bytes) {
-                    return Err(refused(bytes, error));
-                }
-                false
+        let begin = address.as_ptr() as usize;
+        let range = begin..begin + bytes;
+        let mut locks = locks();
+        if locks.share(&range) {
+            return Ok(Self { bytes: Some(range) });
+        }
+        match lock_pages(&range) {
+            Ok(()) => {
+                locks.add(&range, context.clone());
+                Ok(Self { bytes: Some(range) })
             }
+            Err(error)
+                if error.0 == e::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED && is_locked(address, bytes) =>
+            {
+                Ok(Self { bytes: None })
+            }
+            Err(error) => Err(refused(bytes, error)),
+        }
+    }
+}
+
+/// Page-locks a range in the current context. It stays mapped until it is unlocked; for unmapped memory the driver returns an error.
+fn lock_pages(range: &Range<usize>) -> Result<(), result::DriverError> {
+    let lock = |flags: u32| {
+        // SAFETY: the callers of `Registered::lock` keep the memory mapped as long as a registration has it.
+        unsafe { sys::cuMemHostRegister_v2(range.start as *mut c_void, range.len(), flags) }.result()
+    };
+    let portable = sys::CU_MEMHOSTREGISTER_PORTABLE;
+    match lock(portable) {
+        Err(error) if error.0 != sys::cudaError_enum::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED => {
             // A read-only file mapping can only be registered read-only.
-            Err(_) => {
-                let locked = lock(portable | sys::CU_MEMHOSTREGISTER_READ_ONLY);
-                locked.map_err(|error| refused(bytes, error))?;
-                true
-            }
-        };
-        Ok(Self { address: address.as_ptr() as usize, context: context.clone(), own })
+            lock(portable | sys::CU_MEMHOSTREGISTER_READ_ONLY)
+        }
+        locked => locked,
     }
 }
 
@@ -178,12 +198,16 @@ fn is_locked(address: NonNull<u8>, bytes: usize) -> bool {
 impl Drop for Registered {
     fn drop(&mut self) {
         // A hung operation of any context may still use the pages, which then stay locked until the process ends.
-        if self.own
-            && !Context::any_abandoned()
-            && let Ok(_entered) = self.context.enter()
-        {
-            // SAFETY: locked by `lock` and unlocked once.
-            let _ = unsafe { sys::cuMemHostUnregister(self.address as *mut c_void) };
-        }
+        let Some(bytes) = self.bytes.as_ref().filter(|_| !Context::any_abandoned()) else { return };
+        let unlock = |begin: usize, context: &Arc<Context>| {
+            if let Ok(_entered) = context.enter() {
+                // SAFETY: locked by `lock_pages` and unlocked once.
+                let _ = unsafe { sys::cuMemHostUnregister(begin as *mut c_void) };
+            }
+        };
+        let lock_again = |part: &Range<usize>, context: &Arc<Context>| {
+            context.enter().is_ok_and(|_entered| lock_pages(part).is_ok())
+        };
+        locks().remove(bytes, unlock, lock_again);
     }
 }

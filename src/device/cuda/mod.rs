@@ -283,6 +283,10 @@ impl<'run> Device<'run> for CudaDevice {
         self.wait_for_issued()
     }
 
+    fn finish_issued_within(&mut self, timeout: Duration) -> Result<bool, Fault> {
+        self.wait_for_issued_until(Some(timeout))
+    }
+
     fn last_issued_ns(&mut self) -> Result<Option<(u64, u64)>, Fault> {
         self.times_of_last_issued()
     }

@@ -29,7 +29,7 @@ mod peer_tests;
 mod processor;
 mod race_detector;
 mod region;
-mod registered;
+pub(crate) mod registered;
 #[cfg(test)]
 mod scaling_tests;
 #[cfg(test)]

@@ -3,30 +3,23 @@
 //! The rules are those that driver 580 was measured to have. Two registered ranges may share a page, but no byte. A copy whose host
 //! bytes begin in a registered range must end in the same one, even if the next range is registered too.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::device::page_locks::PageLocks;
 use crate::device::{Fault, FaultKind, StableBytes, Transfer};
 
-/// The registered ranges: the end of each by its beginning.
-static RANGES: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+/// The registered ranges.
+static RANGES: Mutex<PageLocks<()>> = Mutex::new(PageLocks::new());
 
-fn ranges() -> MutexGuard<'static, BTreeMap<usize, usize>> {
+fn ranges() -> MutexGuard<'static, PageLocks<()>> {
     RANGES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The registered range that has the byte at `address`.
-fn range_at(ranges: &BTreeMap<usize, usize>, address: usize) -> Option<Range<usize>> {
-    let (&begin, &end) = ranges.range(..=address).next_back()?;
-    (address < end).then_some(begin..end)
 }
 
 /// A registration, which its device counts until it is dropped.
 pub struct Registered {
-    /// The beginning of the range; `None` if an earlier registration has all its bytes, or it has none.
-    own: Option<usize>,
+    bytes: Range<usize>,
     count: Arc<AtomicUsize>,
 }
 
@@ -36,42 +29,39 @@ impl Registered {
         let begin = bytes.address().as_ptr() as usize;
         let wanted = begin..begin + bytes.bytes();
         let mut ranges = ranges();
-        let has_all = |range: &Range<usize>| range.start <= wanted.start && wanted.end <= range.end;
-        let is_known = wanted.is_empty() || range_at(&ranges, begin).is_some_and(|range| has_all(&range));
-        let own = match is_known {
-            true => None,
-            false => {
-                let before = ranges.range(..wanted.end).next_back();
-                if before.is_some_and(|(_, &end)| end > wanted.start) {
-                    let bytes = bytes.bytes();
-                    return Err(Fault::new(
-                        FaultKind::Copy,
-                        format!("{bytes} bytes cannot be page-locked: a part of them is already registered"),
-                    ));
-                }
-                ranges.insert(wanted.start, wanted.end);
-                Some(wanted.start)
+        if !wanted.is_empty() && !ranges.share(&wanted) {
+            if ranges.overlaps(&wanted) {
+                let bytes = bytes.bytes();
+                return Err(Fault::new(
+                    FaultKind::Copy,
+                    format!("{bytes} bytes cannot be page-locked: a part of them is already registered"),
+                ));
             }
-        };
+            ranges.add(&wanted, ());
+        }
         count.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { own, count: count.clone() })
+        Ok(Self { bytes: wanted, count: count.clone() })
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        if let Some(begin) = self.own {
-            ranges().remove(&begin);
-        }
+        ranges().remove(&self.bytes, |_, ()| {}, |_, ()| true);
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Whether the byte at an address is registered.
+#[cfg(test)]
+pub fn is_registered(address: usize) -> bool {
+    ranges().range_at(address).is_some()
 }
 
 /// A fault if the host bytes of a copy begin in a registered range and end outside of it.
 pub fn check_copy(transfer: &Transfer) -> Result<(), Fault> {
     let first = transfer.host.pinned.address() + transfer.host.begin as usize;
     let last = transfer.pieces().map(|(_, at, bytes)| (at + bytes) as usize).max().unwrap_or(0);
-    match range_at(&ranges(), first) {
+    match ranges().range_at(first) {
         Some(range) if first + last > range.end => Err(Fault::new(
             FaultKind::Copy,
             format!(
@@ -102,7 +92,11 @@ mod tests {
         // All bytes are registered already.
         drop(lock(&all[20..60], &count).unwrap());
         assert!(lock(&all[..120], &count).is_err());
+        let same = lock(&all[..100], &count).unwrap();
         drop(first);
+        assert!(is_registered(all.as_ptr() as usize), "another registration of the same bytes has not ended");
+        drop(same);
+        assert!(!is_registered(all.as_ptr() as usize));
         drop(lock(&all[..100], &count).unwrap());
         drop(second);
         drop(lock(all, &count).unwrap());
@@ -119,11 +113,12 @@ mod tests {
         };
         transfer(0, 300).unwrap();
         let address = pinned.address();
-        ranges().insert(address + 100, address + 200);
+        let registered = address + 100..address + 200;
+        ranges().add(&registered, ());
         transfer(100, 200).unwrap();
         transfer(0, 150).unwrap();
         transfer(200, 300).unwrap();
         assert!(transfer(100, 201).is_err() && transfer(199, 210).is_err());
-        ranges().remove(&(address + 100));
+        ranges().remove(&registered, |_, ()| {}, |_, ()| true);
     }
 }

@@ -5,10 +5,11 @@
 //! not answer is named by every call, in bounded time.
 //!
 //! Collective calls ([`Communicator::all_gather`], [`Communicator::all_to_all`], [`Communicator::barrier`]) are made by all ranks, in
-//! the same order.
+//! the same order. Their messages have the tags of the call ([`Calls`]).
 
 use std::time::{Duration, Instant};
 
+use super::calls::{Call, Calls};
 use crate::device::{Fault, MessageRead, MessageWrite, Pinned};
 use crate::error::{Error, Result};
 
@@ -16,11 +17,9 @@ use crate::error::{Error, Result};
 /// different times to read their input.
 pub const RANK_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Tags from here on belong to collective calls and to reductions.
-pub const FIRST_RESERVED_TAG: u32 = 1 << 14;
-
-/// The tag of partial results of sums over all ranks.
-pub const REDUCTION_TAG: u32 = FIRST_RESERVED_TAG + 2;
+/// The messages of a collective call: the lengths, then the bytes.
+const LENGTHS: u32 = 0;
+const BYTES: u32 = 1;
 
 /// How long a wait polls without sleeping.
 const YIELD_TIME: Duration = Duration::from_micros(50);
@@ -34,7 +33,7 @@ pub trait Pending: Send {
 }
 
 /// The ranks of a job as one of them sees them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Members {
     /// The number of this rank.
     pub rank: usize,
@@ -42,6 +41,8 @@ pub struct Members {
     pub hosts: Vec<String>,
     /// How long a rank may be silent before it counts as hung.
     pub timeout: Duration,
+    /// The collective calls so far.
+    pub calls: Calls,
 }
 
 impl Members {
@@ -58,8 +59,8 @@ pub trait Communicator: Send + Sync {
     /// The ranks.
     fn members(&self) -> &Members;
 
-    /// Starts to send a message. Messages of the same ranks and tag arrive in the order in which they were started. The tag is below
-    /// 2^15.
+    /// Starts to send a message. Messages of the same ranks and tag arrive in the order in which they were started. The tag is
+    /// one of [`Members::calls`].
     fn send(&self, to: usize, tag: u32, bytes: MessageRead) -> Result<Box<dyn Pending>>;
 
     /// Starts to receive a message, which must be as long as `bytes`.
@@ -116,16 +117,18 @@ pub trait Communicator: Send + Sync {
 
     /// For each rank the bytes that it gave.
     fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let call = self.members().calls.begin()?;
         let own = filled(bytes)?;
-        exchange(self, &vec![own; self.size()])
+        exchange(self, call, &vec![own; self.size()])
     }
 
     /// For each rank the bytes that it gave for this rank. `parts` has one entry for each rank.
     fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let call = self.members().calls.begin()?;
         if parts.len() != self.size() {
             return Err(Error::Internal(format!("{} parts for {} ranks", parts.len(), self.size())));
         }
-        exchange(self, &parts.iter().map(|part| filled(part)).collect::<Result<Vec<_>>>()?)
+        exchange(self, call, &parts.iter().map(|part| filled(part)).collect::<Result<Vec<_>>>()?)
     }
 
     /// Returns after all ranks have called it.
@@ -145,7 +148,15 @@ fn misuse(fault: Fault) -> Error {
 }
 
 /// Sends one part to each rank and returns the parts that the others sent: first the lengths, then the bytes.
-fn exchange(ranks: &(impl Communicator + ?Sized), parts: &[Pinned]) -> Result<Vec<Vec<u8>>> {
+fn exchange(ranks: &(impl Communicator + ?Sized), call: Call, parts: &[Pinned]) -> Result<Vec<Vec<u8>>> {
+    exchange_messages(ranks, call, parts).inspect_err(|_| ranks.members().calls.give_up())
+}
+
+fn exchange_messages(
+    ranks: &(impl Communicator + ?Sized),
+    call: Call,
+    parts: &[Pinned],
+) -> Result<Vec<Vec<u8>>> {
     let others = || (0..ranks.size()).filter(|&rank| rank != ranks.rank());
     let lengths: Vec<Pinned> =
         parts.iter().map(|part| filled(&(part.bytes() as u64).to_le_bytes())).collect::<Result<_>>()?;
@@ -153,11 +164,11 @@ fn exchange(ranks: &(impl Communicator + ?Sized), parts: &[Pinned]) -> Result<Ve
     let mut pending = Vec::new();
     for rank in others() {
         let memory = arriving[rank].write().map_err(misuse)?;
-        pending.push((rank, ranks.receive(rank, FIRST_RESERVED_TAG, memory.into())?));
+        pending.push((rank, ranks.receive(rank, call.tag(LENGTHS), memory.into())?));
     }
     for rank in others() {
         let memory = lengths[rank].read().map_err(misuse)?;
-        pending.push((rank, ranks.send(rank, FIRST_RESERVED_TAG, memory.into())?));
+        pending.push((rank, ranks.send(rank, call.tag(LENGTHS), memory.into())?));
     }
     wait_for_all(ranks, pending)?;
     let mut arrived = Vec::with_capacity(ranks.size());
@@ -172,11 +183,11 @@ fn exchange(ranks: &(impl Communicator + ?Sized), parts: &[Pinned]) -> Result<Ve
     let mut pending = Vec::new();
     for rank in others().filter(|&rank| arrived[rank].bytes() > 0) {
         let memory = arrived[rank].write().map_err(misuse)?;
-        pending.push((rank, ranks.receive(rank, FIRST_RESERVED_TAG + 1, memory.into())?));
+        pending.push((rank, ranks.receive(rank, call.tag(BYTES), memory.into())?));
     }
     for rank in others().filter(|&rank| parts[rank].bytes() > 0) {
         let memory = parts[rank].read().map_err(misuse)?;
-        pending.push((rank, ranks.send(rank, FIRST_RESERVED_TAG + 1, memory.into())?));
+        pending.push((rank, ranks.send(rank, call.tag(BYTES), memory.into())?));
     }
     wait_for_all(ranks, pending)?;
     let result = |(rank, memory): (usize, &Pinned)| {

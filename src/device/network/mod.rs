@@ -9,8 +9,11 @@
 //! All messages of a lane are in flight together and complete in any order. The span of a message in a trace begins when it was
 //! submitted, or when the message that completed before it on its lane was complete.
 //!
+//! The messages of a product or of a sum have tags of this call alone ([`Calls`]), so none is received by a later one.
+//!
 //! A message in the memory of a device that is lost fails alone: the network remains usable.
 
+mod calls;
 mod communicator;
 #[cfg(test)]
 mod tests;
@@ -18,9 +21,11 @@ mod thread_ranks;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+pub use calls::{Call, Calls, MESSAGES_PER_CALL, MIN_MAX_TAG};
 use communicator::Waiting;
-pub use communicator::{Communicator, FIRST_RESERVED_TAG, Members, Pending, RANK_TIMEOUT, REDUCTION_TAG};
+pub use communicator::{Communicator, Members, Pending, RANK_TIMEOUT};
 use crossbeam::channel::{Receiver, Sender, TryRecvError, unbounded};
 #[cfg(test)]
 pub use thread_ranks::on_thread_ranks;
@@ -45,6 +50,10 @@ pub const RECEIVE: usize = 1;
 /// The network of a rank.
 pub struct Network {
     description: Description,
+    /// Also held by the thread. It is dropped here after the thread has ended, so a communicator never ends on that thread.
+    communicator: Arc<dyn Communicator>,
+    /// The call whose messages are submitted; `None` before the first.
+    call: Option<Call>,
     clock: Clock,
     reports: Reports,
     next_fence: u64,
@@ -73,8 +82,8 @@ enum Command {
     },
     /// Keeps the messages that are being received, and answers.
     KeepReceives(Sender<()>),
-    /// Gives up all messages.
-    Abandon,
+    /// Gives up all messages, and answers.
+    Abandon(Sender<()>),
 }
 
 impl Network {
@@ -88,7 +97,7 @@ impl Network {
         let reports = Reports::new(DeviceId(0), unbounded().0);
         let state = Arc::new(Mutex::new(State::default()));
         let poller = Poller {
-            communicator,
+            communicator: communicator.clone(),
             clock,
             reports: reports.clone(),
             commands: received,
@@ -101,7 +110,8 @@ impl Network {
         let thread = threads::start("network", move || poller.run())?;
         let description = Self::description();
         let (commands, thread) = (Some(commands), Some(thread));
-        Ok(Self { description, clock, reports, next_fence: 0, commands, thread, state })
+        let (call, next_fence) = (None, 0);
+        Ok(Self { description, communicator, call, clock, reports, next_fence, commands, thread, state })
     }
 
     /// The description of every network.
@@ -122,6 +132,16 @@ impl Network {
         self.clock
     }
 
+    /// The messages that are submitted from now on belong to `call`.
+    pub fn begin(&mut self, call: Call) {
+        self.call = Some(call);
+    }
+
+    /// How long a message may take while nothing else happens.
+    pub fn timeout(&self) -> Duration {
+        self.communicator.timeout()
+    }
+
     /// Reports later completions to `sender` with the number `device`.
     pub fn report_to(&self, device: DeviceId, sender: &Sender<super::Completion>) {
         self.reports.redirect(device, sender);
@@ -134,10 +154,17 @@ impl Network {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             (state.error.take(), std::mem::take(&mut state.waits_for))
         };
-        if let Some(commands) = &self.commands {
-            let _ = commands.send(Command::Abandon);
-        }
+        self.communicator.members().calls.give_up();
+        // The thread makes no call of the communicator after this returns, so the calls of the program are alone.
+        self.ask(Command::Abandon);
         (error, ranks)
+    }
+
+    /// Gives the thread a command and waits for its answer. Returns whether it answered.
+    fn ask(&self, command: impl FnOnce(Sender<()>) -> Command) -> bool {
+        let (answer, answered) = unbounded();
+        let is_asked = self.commands.as_ref().is_some_and(|commands| commands.send(command(answer)).is_ok());
+        is_asked && answered.recv().is_ok()
     }
 
     /// Bytes of all messages that this rank has sent through the network.
@@ -176,10 +203,14 @@ impl<'run> Device<'run> for Network {
         _demand: Demand,
         _waits: &[Fence],
     ) -> std::result::Result<Fence, Fault> {
-        let message = match (operation, lane) {
+        let mut message = match (operation, lane) {
             (Operation::Send(message), SEND) | (Operation::Receive(message), RECEIVE) => message,
             _ => return Err(Fault::new(FaultKind::Misuse, "a network sends and receives messages only")),
         };
+        let call = self.call.filter(|_| message.tag < MESSAGES_PER_CALL);
+        let no_call =
+            || Fault::new(FaultKind::Misuse, "a message belongs to no call, or its number is too large");
+        message.tag = call.ok_or_else(no_call)?.tag(message.tag);
         let fence = Fence(self.next_fence);
         let start = Command::Start { lane, message, fence, submitted_ns: self.clock.now_ns() };
         let accepted = self.commands.as_ref().is_some_and(|commands| commands.send(start).is_ok());
@@ -191,12 +222,7 @@ impl<'run> Device<'run> for Network {
     }
 
     fn keep_receives(&mut self) -> bool {
-        let (answer, answered) = unbounded();
-        let is_asked = self
-            .commands
-            .as_ref()
-            .is_some_and(|commands| commands.send(Command::KeepReceives(answer)).is_ok());
-        is_asked && answered.recv().is_ok()
+        self.ask(Command::KeepReceives)
     }
 
     fn mark_synchronized(&mut self) {}
@@ -303,9 +329,11 @@ impl Poller {
                 let _ = answer.send(());
                 return;
             }
-            Command::Abandon => {
+            Command::Abandon(answer) => {
                 self.kept.clear();
-                return self.pending.clear();
+                self.pending.clear();
+                let _ = answer.send(());
+                return;
             }
             Command::Start { lane, message, fence, submitted_ns } => (lane, message, fence, submitted_ns),
         };

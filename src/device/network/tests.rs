@@ -59,7 +59,8 @@ fn a_rank_that_ends_aborts_or_is_silent_is_named() {
 }
 
 fn opened(of: &Arc<dyn Communicator>) -> (Network, Receiver<Completion>) {
-    let network = Network::open(of.clone(), Clock::start()).unwrap();
+    let mut network = Network::open(of.clone(), Clock::start()).unwrap();
+    network.begin(of.members().calls.begin().unwrap());
     let (sender, receiver) = unbounded();
     network.report_to(DeviceId(2), &sender);
     (network, receiver)

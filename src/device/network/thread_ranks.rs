@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::calls::Calls;
 use super::communicator::{Communicator, Members, Pending, RANK_TIMEOUT};
 use crate::device::{Fault, MessageRead, MessageWrite};
 use crate::error::{Error, Result};
@@ -30,7 +31,8 @@ pub fn thread_communicators_with_device_memory(
 fn communicators(ranks: usize, timeout: Duration, takes_device_memory: bool) -> Vec<Arc<dyn Communicator>> {
     let table = Arc::new(Mutex::new(Table { ended: vec![false; ranks], ..Table::default() }));
     let rank = |rank| {
-        let members = Arc::new(Members { rank, hosts: vec!["threads".into(); ranks], timeout });
+        let hosts = vec!["threads".into(); ranks];
+        let members = Arc::new(Members { rank, hosts, timeout, calls: Calls::new(u32::MAX) });
         Arc::new(ThreadRank { members, table: table.clone(), takes_device_memory }) as Arc<dyn Communicator>
     };
     (0..ranks).map(rank).collect()

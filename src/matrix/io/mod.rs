@@ -124,32 +124,34 @@ pub fn read_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Loa
         Kind::Gzip => matrix_market::read_gzip(file, path, options),
         Kind::Cache => cache::read_cache_input(input, options),
         Kind::Zip => npz::read_npz_input(input, options),
-        Kind::Npy => {
-            Err(Error::input(Place::file(path), "unsupported: a dense array as A; give a sparse matrix"))
-        }
+        Kind::Npy => Err(dense_array(path)),
         Kind::Text => matrix_market::read_plain(file, path, options),
     }
 }
 
-/// The formats of which several readers can each read a part.
+/// The formats of sparse matrices, by how several readers share the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DividedFormat {
-    /// Rowloom's cache.
+    /// Rowloom's cache: each reads a part.
     Cache,
-    /// Matrix Market as plain text.
+    /// Matrix Market as plain text: each reads a part.
     MatrixMarket,
+    /// Compressed: one reader reads it from its beginning.
+    Whole,
 }
 
-/// The format of a sparse matrix that is to be read in parts; an error for the formats that only one reader can read.
+/// The format of a sparse matrix that several readers are to read.
 pub fn divided_format(input: &Input) -> Result<DividedFormat> {
     match Kind::of(&first_bytes(&input.file, &input.path)?) {
         Kind::Cache => Ok(DividedFormat::Cache),
         Kind::Text => Ok(DividedFormat::MatrixMarket),
-        Kind::Gzip | Kind::Zip | Kind::Npy => {
-            Err(Error::input(Place::file(&input.path), "ranks read parts of a .rlm or of a plain .mtx file")
-                .advise([Advice::CacheFile]))
-        }
+        Kind::Gzip | Kind::Zip => Ok(DividedFormat::Whole),
+        Kind::Npy => Err(dense_array(&input.path)),
     }
+}
+
+fn dense_array(path: &Path) -> Error {
+    Error::input(Place::file(path), "unsupported: a dense array as A; give a sparse matrix")
 }
 
 /// A note on values that are not finite, or an error where only finite values are allowed.

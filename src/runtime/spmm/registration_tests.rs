@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::adapt::Resolved;
 use crate::cost::{emulated_profile, host_rates};
+use crate::device::emulated::registered::is_registered;
 use crate::kernel::reference;
 use crate::matrix::{Csr, MultiVector, generate};
 use crate::plan::{DeviceSpec, Mode};
@@ -92,4 +93,28 @@ fn devices_that_copy_common_bytes_of_a_in_place_register_them_once() {
             assert_eq!(y.data(), expected.data());
         }
     }
+}
+
+#[test]
+fn a_matrix_of_two_products_stays_page_locked_until_both_are_dropped() {
+    let shared = Arc::new(generate::<f64>("stencil5,n=30", 5, u64::MAX).unwrap().matrix);
+    let runtime = Runtime::builder().devices("emu:0").model("none").open().unwrap();
+    let is_locked = || is_registered(shared.view().values().as_ptr() as usize);
+    let mut products: Vec<_> = (0..2)
+        .map(|_| {
+            let mut product = copying_in_place(&runtime, &["emu:0"], Mode::Stream, shared.clone().into());
+            product.prepare().unwrap();
+            product
+        })
+        .collect();
+    assert!(is_locked());
+    products.remove(0);
+    assert!(is_locked(), "the other product copies in place");
+    let x = MultiVector::from_fn(900, 4, |row, column| ((row * 7 + column) % 11) as f64).unwrap();
+    let (mut y, mut expected) = (MultiVector::zeros(900, 4).unwrap(), MultiVector::zeros(900, 4).unwrap());
+    reference::csr(shared.view(), x.view(), &mut expected.view_mut()).unwrap();
+    products[0].bind(&x, &mut y, |bound| bound.apply()).unwrap();
+    assert_eq!(y.data(), expected.data());
+    drop(products);
+    assert!(!is_locked());
 }

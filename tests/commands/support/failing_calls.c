@@ -3,7 +3,7 @@
 // FAIL_CALLS=threads counts the threads that are started; FAIL_CALLS=files counts the calls that create, write, synchronize or
 // rename regular files. Call number FAIL_AT fails: no thread can be started, or the disk is full. With FAIL_ON=1 all later calls fail
 // too. A file named FAIL_MARK is made when the call fails. FAIL_CALLS=stalled counts the writes to regular files; number FAIL_AT does
-// not return.
+// not return. FAIL_CALLS=synced counts the files that are synchronized, and number FAIL_AT fails.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -61,6 +61,11 @@ ssize_t writev(int file, const struct iovec *parts, int count) {
 }
 
 int fsync(int file) {
+    struct stat status;
+    if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && fails("synced")) {
+        errno = EIO;
+        return -1;
+    }
     return fails_for(file) ? -1 : NEXT(fsync)(file);
 }
 

@@ -74,10 +74,10 @@ fn check_small_terms<T: Real + WeightedSumKernels + Into<f64>>(isa: Isa, draw: &
     let small_block = draw.pick(&[0, 2, 33, 63]);
     let number = |block: usize| match block {
         _ if block == small_block => small,
-        _ if block % 2 == 0 => 1.0,
+        _ if block.is_multiple_of(2) => 1.0,
         _ => -1.0,
     };
-    let element = |at: usize| if at / k % 256 == 0 { number(at / k / 256) } else { 0.0 };
+    let element = |at: usize| if (at / k).is_multiple_of(256) { number(at / k / 256) } else { 0.0 };
     let x: Vec<T> = (0..blocks * 256 * k).map(|at| T::of(element(at))).collect();
     let large: f64 = (0..blocks).filter(|&block| block != small_block).map(number).sum();
     let weights = vec![1.0; blocks * 256];

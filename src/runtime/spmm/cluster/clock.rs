@@ -3,15 +3,15 @@
 use std::time::Instant;
 
 use super::agreement::share;
-use crate::device::network::{Communicator, FIRST_RESERVED_TAG, Pending};
+use crate::device::network::{Communicator, Pending};
 use crate::device::{Fault, Pinned};
 use crate::error::{Error, Result};
 use crate::trace::Clock;
 
 /// Messages of the comparison; the fastest one counts.
 const ROUNDS: usize = 24;
-/// Above the tags of collective calls.
-const TAG: u32 = FIRST_RESERVED_TAG + 16;
+/// The number of all messages of the comparison among those of its call: they come one after the other.
+const TIMES: u32 = 0;
 
 /// The clock of a rank against that of rank 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -24,14 +24,22 @@ pub struct ClockOffset {
 
 /// The clocks of all ranks against that of rank 0, on all ranks. Collective.
 pub fn clock_offsets(ranks: &dyn Communicator, clock: &Clock) -> Result<Vec<ClockOffset>> {
+    let calls = &ranks.members().calls;
+    let tag = calls.begin()?.tag(TIMES);
+    let offsets = compare(ranks, clock, tag).inspect_err(|_| calls.give_up())?;
+    Ok(share(ranks, &offsets)?.swap_remove(0))
+}
+
+/// The clocks of all ranks against that of rank 0, on rank 0.
+fn compare(ranks: &dyn Communicator, clock: &Clock, tag: u32) -> Result<Vec<ClockOffset>> {
     let mut offsets = vec![ClockOffset::default(); ranks.size()];
     for (other, offset) in offsets.iter_mut().enumerate().skip(1) {
         if ranks.rank() == 0 {
             let mut best = ClockOffset { ahead_ns: 0, error_ns: u64::MAX };
             for _ in 0..ROUNDS {
                 let sent_ns = clock.now_ns();
-                send(ranks, other, sent_ns)?;
-                let theirs_ns = receive(ranks, other)?;
+                send(ranks, (other, tag), sent_ns)?;
+                let theirs_ns = receive(ranks, (other, tag))?;
                 let got_ns = clock.now_ns();
                 let error_ns = (got_ns - sent_ns) / 2 + 1;
                 if error_ns < best.error_ns {
@@ -42,27 +50,27 @@ pub fn clock_offsets(ranks: &dyn Communicator, clock: &Clock) -> Result<Vec<Cloc
             *offset = best;
         } else if ranks.rank() == other {
             for _ in 0..ROUNDS {
-                receive(ranks, 0)?;
-                send(ranks, 0, clock.now_ns())?;
+                receive(ranks, (0, tag))?;
+                send(ranks, (0, tag), clock.now_ns())?;
             }
         }
     }
-    Ok(share(ranks, &offsets)?.swap_remove(0))
+    Ok(offsets)
 }
 
 fn misuse(fault: Fault) -> Error {
     Error::Internal(fault.message)
 }
 
-fn send(ranks: &dyn Communicator, to: usize, number: u64) -> Result<()> {
+fn send(ranks: &dyn Communicator, (to, tag): (usize, u32), number: u64) -> Result<()> {
     let memory = Pinned::pageable(8)?;
     memory.write().map_err(misuse)?.copy_from_slice(&number.to_le_bytes());
-    wait(ranks, to, ranks.send(to, TAG, memory.read().map_err(misuse)?.into())?)
+    wait(ranks, to, ranks.send(to, tag, memory.read().map_err(misuse)?.into())?)
 }
 
-fn receive(ranks: &dyn Communicator, from: usize) -> Result<u64> {
+fn receive(ranks: &dyn Communicator, (from, tag): (usize, u32)) -> Result<u64> {
     let memory = Pinned::pageable(8)?;
-    wait(ranks, from, ranks.receive(from, TAG, memory.write().map_err(misuse)?.into())?)?;
+    wait(ranks, from, ranks.receive(from, tag, memory.write().map_err(misuse)?.into())?)?;
     let bytes = memory.read().map_err(misuse)?;
     bytes[..].try_into().map(u64::from_le_bytes).map_err(|_| Error::Internal("a time has 8 bytes".into()))
 }

@@ -54,6 +54,7 @@ mod entry_messages;
 pub mod halo;
 mod product;
 pub mod read;
+mod read_whole;
 mod sharing;
 pub mod watch;
 pub mod write;

@@ -43,8 +43,7 @@ impl<T: Kernels> ClusterProductBuilder<T> {
         }
         let nonzeros = rows.matrix.nnz() as u64;
         let (matrix, lists) = distributed(&cluster, rows)?;
-        let timeout = options.watchdog_timeout.unwrap_or(cluster.communicator().timeout());
-        let options = ProductOptions { reproducible: true, watchdog_timeout: Some(timeout), ..options };
+        let options = ProductOptions { reproducible: true, ..options };
         let builder = cluster.runtime().product(matrix).columns(k).options(options).ranks(lists);
         let mut product = builder.build()?;
         product.vector_plan()?;

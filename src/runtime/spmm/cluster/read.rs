@@ -1,10 +1,11 @@
-//! Distributed input: every rank reads its own rows of A, and no rank holds all of A.
+//! Distributed input: every rank reads its own rows of A, and no rank holds all of A where the format allows it.
 //!
 //! | source | what a rank reads |
 //! |---|---|
 //! | `.rlm` | the row pointers at the boundaries, its own rows (mapped), and the checksums of its own blocks |
 //! | `.mtx` | the lines that begin in its share of the bytes; entries are sent to the owners of their rows |
 //! | `gen:` | nothing: it generates its own rows |
+//! | `.mtx.gz`, `.tar.gz`, `.npz` | rank 0 reads all of A and sends the others their rows ([`super::read_whole`]) |
 //!
 //! The rows are those that a single process reads, bit for bit and in the same order. An error is the same on all ranks, and is the
 //! error of a single process where the input is at fault. All functions are collective.
@@ -16,6 +17,7 @@ use std::path::Path;
 use super::agreement::{agree, share, share_numbers, sum};
 use super::division::{Division, RowCounts};
 use super::entry_messages::{pack, unpack};
+use super::read_whole::read_whole;
 use crate::device::network::Communicator;
 use crate::error::{Advice, Error, Place, Result};
 use crate::matrix::generate::{Part, RowLengths, generate_part};
@@ -52,12 +54,12 @@ impl<T: Scalar> RankRows<T> {
 }
 
 /// The rows of rank `rank` among the boundaries.
-fn own_rows(boundaries: &[u64], rank: usize) -> Range<u64> {
+pub(super) fn own_rows(boundaries: &[u64], rank: usize) -> Range<u64> {
     let at = |index: usize| boundaries.get(index).copied().unwrap_or(0);
     at(rank)..at(rank + 1)
 }
 
-/// Reads the rows of this rank from a file that all ranks see: a cache or a plain Matrix Market file.
+/// Reads the rows of this rank from a file that all ranks see, in any format of sparse matrices.
 pub fn read_rows<T: Scalar>(
     ranks: &dyn Communicator,
     path: &Path,
@@ -83,6 +85,7 @@ pub fn read_rows<T: Scalar>(
     match format {
         DividedFormat::Cache => read_cache(ranks, &input, division, options),
         DividedFormat::MatrixMarket => read_text(ranks, &input, division, options),
+        DividedFormat::Whole => read_whole(ranks, &input, division, options),
     }
 }
 
@@ -254,7 +257,7 @@ pub fn generate_rows<T: Scalar>(
 
 /// The error for a source that ranks cannot read by parts.
 pub fn unsupported_source(source: &str) -> Error {
-    let reason = "over several ranks A is a .rlm file, a plain .mtx file or gen:";
+    let reason = "over several ranks A is a file or gen:; store it as a file first";
     Error::input(Place { source: source.into(), line: None, column: None }, reason)
         .advise([Advice::CacheFile])
 }

@@ -9,7 +9,9 @@ use crate::device::network::on_thread_ranks;
 use crate::matrix::generate::tests::EXAMPLES;
 use crate::matrix::generate::{KINDS, generate};
 use crate::matrix::io::cache::write_cache;
+use crate::matrix::io::npz_write::write_npz;
 use crate::matrix::io::read;
+use crate::matrix::io::write::write_matrix_market;
 
 const LIMIT: u64 = 1 << 30;
 
@@ -232,7 +234,7 @@ fn a_rank_without_the_file_is_named_with_its_host_on_all_ranks() {
 }
 
 #[test]
-fn ranks_that_see_different_files_and_formats_for_one_reader_are_refused() {
+fn ranks_that_see_different_files_and_damaged_files_for_one_reader_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let text = "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 2.5\n";
     let (one, two) = (
@@ -248,6 +250,49 @@ fn ranks_that_see_different_files_and_formats_for_one_reader_are_refused() {
     for outcome in on_thread_ranks(2, |ranks| {
         read_rows::<f64>(ranks, &packed, &division(&[1.0; 2]), &ReadOptions::default())
     }) {
-        assert_eq!(outcome.unwrap_err().advice(), [Advice::CacheFile]);
+        let expected = read::<f64>(&packed, &ReadOptions::default()).unwrap_err();
+        let error = outcome.unwrap_err();
+        assert_eq!((error.exit_code(), error.to_string()), (3, expected.to_string()));
+    }
+}
+
+#[test]
+fn compressed_files_that_rank_0_reads_give_every_rank_the_rows_of_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let matrix = generate::<f64>("hub,rows=300,degree=3,hubs=2", 3, LIMIT).unwrap();
+    let empty = generate::<f64>("empty,rows=7", 3, LIMIT).unwrap();
+    // More bytes than a message has, so that the rows of a rank arrive in several parts.
+    let large = generate::<f64>("diagonal,rows=2000000", 3, LIMIT).unwrap();
+    let path = |name: &str| folder.path().join(name);
+    write_npz(&path("a.npz"), &matrix.matrix.view(), &matrix.info, None).unwrap();
+    write_npz(&path("empty.npz"), &empty.matrix.view(), &empty.info, None).unwrap();
+    write_npz(&path("large.npz"), &large.matrix.view(), &large.info, None).unwrap();
+    write_matrix_market(&path("a.mtx.gz"), &matrix.matrix.view(), &matrix.info, None).unwrap();
+    assert_eq!(std::fs::read(path("a.mtx.gz")).unwrap()[..2], [0x1f, 0x8b]);
+    for name in ["a.npz", "empty.npz", "a.mtx.gz", "large.npz"] {
+        let (path, options) =
+            (path(name), ReadOptions { memory_limit_bytes: LIMIT, ..ReadOptions::default() });
+        let mut whole = read::<f64>(&path, &options).unwrap();
+        whole.notes.push(
+            "rank 0 read the whole file; ranks read their own rows of a .rlm file, which is faster".into(),
+        );
+        for size in if name == "large.npz" { 2..3 } else { 1..6 } {
+            let division = division(&[1.0, 3.0, 1.0, 0.5, 2.0][..size]);
+            assert_same(
+                on_thread_ranks(size, |ranks| read_rows::<f64>(ranks, &path, &division, &options)),
+                &whole,
+            );
+        }
+        // Rank 0 has too little memory for all of A.
+        let options = ReadOptions { memory_limit_bytes: 40, ..options };
+        for outcome in
+            on_thread_ranks(2, |ranks| read_rows::<f64>(ranks, &path, &division(&[1.0; 2]), &options))
+        {
+            assert_eq!(
+                outcome.unwrap_err().exit_code(),
+                read::<f64>(&path, &options).unwrap_err().exit_code(),
+                "{name}"
+            );
+        }
     }
 }

@@ -64,8 +64,8 @@ pub fn write_rows<T: Scalar>(
             write_lines(ranks, &file, &head, rows)?
         }
     };
-    // Only now is every byte written.
-    agree(ranks, written)?;
+    // Only now is every byte on the disk.
+    agree(ranks, written.and_then(|()| file.sync()))?;
     agree(ranks, file.commit())
 }
 

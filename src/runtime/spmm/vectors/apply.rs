@@ -26,6 +26,18 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         x: &Vectors<T>,
         y: &mut Vectors<T>,
     ) -> Result<(Option<RunReport>, Vec<FaultReport>)> {
+        self.begin_call()?;
+        self.apply_call(scaling, x, y).inspect_err(|_| {
+            self.ranks.iter().for_each(|ranks| ranks.communicator.members().calls.give_up());
+        })
+    }
+
+    fn apply_call(
+        &mut self,
+        scaling: Scaling,
+        x: &Vectors<T>,
+        y: &mut Vectors<T>,
+    ) -> Result<(Option<RunReport>, Vec<FaultReport>)> {
         if !Arc::ptr_eq(&x.layout, &self.x) || !Arc::ptr_eq(&y.layout, &self.y) {
             return Err(Error::usage("X or Y belongs to another product; use the vectors of this product"));
         }
@@ -33,6 +45,14 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
             true => self.apply_checked(scaling, x, y),
             false => self.apply_unchecked(scaling, x, y),
         }
+    }
+
+    /// Counts the product as a call of all ranks, also on a rank that sends and receives no rows with it.
+    fn begin_call(&self) -> Result<()> {
+        if let (Some(ranks), Some(mut network)) = (&self.ranks, self.network()) {
+            network.begin(ranks.communicator.members().calls.begin()?);
+        }
+        Ok(())
     }
 
     pub(super) fn apply_unchecked(

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use super::layout::Layout;
 use super::reduction::Reductions;
 use crate::device::Network;
-use crate::device::network::{Communicator, FIRST_RESERVED_TAG};
+use crate::device::network::{Communicator, MESSAGES_PER_CALL};
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
 
@@ -163,7 +163,7 @@ pub fn arrivals(lists: &RankLists, departures: &[Departure]) -> Result<Vec<Arriv
         let length = (departure.rows.len() as u64).to_le_bytes();
         lengths.get_mut(departure.rank).into_iter().for_each(|list| list.extend_from_slice(&length));
     }
-    if departures.iter().any(|departure| departure.tag >= FIRST_RESERVED_TAG) {
+    if departures.iter().any(|departure| departure.tag >= MESSAGES_PER_CALL) {
         return Err(Error::Internal("a rank has too many owners of rows".into()));
     }
     let mut arrivals = Vec::new();

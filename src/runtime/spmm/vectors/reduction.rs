@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::misuse;
 use super::ranks::RankRows;
-use crate::device::network::REDUCTION_TAG;
+use crate::device::network::Call;
 use crate::device::{Cpu, Description, MessageBytes, Network, Operation, Pinned, RankMessage};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, HeldSlots};
@@ -20,6 +20,7 @@ use crate::runtime::Runtime;
 use crate::runtime::open_devices::OpenDevices;
 use crate::runtime::planned::Planned;
 use crate::runtime::report::Round;
+use crate::runtime::spmm::WATCHDOG_TIMEOUT;
 
 /// The network in the graph of a reduction: it follows the host.
 const NETWORK: DeviceId = DeviceId(1);
@@ -140,7 +141,8 @@ impl<'scope> Binder<'scope> for ReductionBinder<'scope> {
         let rank = rank as usize;
         let message = |of: usize| {
             let bytes = MessageBytes::Host(self.partials.get(of).ok_or_else(wrong)?.clone());
-            Ok(RankMessage { rank, tag: REDUCTION_TAG, bytes })
+            // A rank sends one message to each other rank.
+            Ok(RankMessage { rank, tag: 0, bytes })
         };
         match task.kind {
             TaskKind::Send => Ok(Operation::Send(message(self.own)?)),
@@ -152,9 +154,10 @@ impl<'scope> Binder<'scope> for ReductionBinder<'scope> {
 
 impl RankRows {
     /// Gives all ranks the partial results `own` of this rank and calls `add` with the bytes of every rank, in their order. All ranks
-    /// call this.
+    /// call this, as a part of `call`.
     pub fn reduce(
         &self,
+        call: Call,
         shape: Shape,
         own: &[u8],
         add: impl FnOnce(&[&[u8]]) -> Result<()> + Send,
@@ -182,7 +185,8 @@ impl RankRows {
         let mut binder = ReductionBinder { planned, partials, own: rank, add: Some(Box::new(add)) };
         let mut network = reductions.network.lock().unwrap_or_else(PoisonError::into_inner);
         let (devices, pool) = (OpenDevices::host(network.clock()), reductions.runtime.pool());
-        let timeout = self.communicator.timeout();
+        network.begin(call);
+        let timeout = WATCHDOG_TIMEOUT;
         let outcome = devices.lock().run(pool, planned, &mut binder, Some(&mut network), None, timeout);
         let round = match outcome {
             Ok(outcome) => Round { planned: planned.clone(), outcome },

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use super::reduction::Shape;
 use super::{DevicePart, RowsOf, Vectors, lock, misuse, no_values, unaligned};
+use crate::device::network::Call;
 use crate::device::{Fault, MemoryRange, Operation, PinnedRange, Transfer, VectorLaunch};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
@@ -16,20 +17,27 @@ use crate::runtime::operation_queue::{COMPUTE, DOWNLOAD};
 
 impl<T: Kernels> Vectors<T> {
     pub(super) fn sum(&self, sum: Sum, other: &Self) -> Result<Vec<T>> {
+        let calls = self.layout.ranks.as_ref().map(|ranks| &ranks.communicator.members().calls);
+        let call = calls.map(|calls| calls.begin()).transpose()?;
+        self.sum_in_call(sum, other, call)
+            .inspect_err(|_| calls.into_iter().for_each(|calls| calls.give_up()))
+    }
+
+    fn sum_in_call(&self, sum: Sum, other: &Self, call: Option<Call>) -> Result<Vec<T>> {
         self.check_same(other)?;
         if self.machine().is_some() {
             return Err(no_values(&self.layout));
         }
         // One lock for both, whatever their order.
         let _reading = self.reading();
-        self.partial_sums(sum, other)
+        self.partial_sums(sum, other, call)
     }
 
-    fn partial_sums(&self, sum: Sum, other: &Self) -> Result<Vec<T>> {
+    fn partial_sums(&self, sum: Sum, other: &Self, call: Option<Call>) -> Result<Vec<T>> {
         let own = self.surviving(|| self.pieces(sum, other))?;
         let mut results = PartialResults::new(sum, self.total_rows() as usize, (self.k, self.k));
-        match &self.layout.ranks {
-            Some(ranks) if ranks.communicator.size() > 1 => {
+        match (&self.layout.ranks, call) {
+            (Some(ranks), Some(call)) if ranks.communicator.size() > 1 => {
                 let shape = Shape { sum, k: self.k, value_bytes: size_of::<T>() };
                 let add = |all: &[&[u8]]| {
                     for (bytes, owners) in all.iter().zip(&ranks.reductions.owners) {
@@ -38,7 +46,7 @@ impl<T: Kernels> Vectors<T> {
                     }
                     Ok(())
                 };
-                ranks.reduce(shape, &encoded(&own), add)?;
+                ranks.reduce(call, shape, &encoded(&own), add)?;
             }
             _ => own.iter().try_for_each(|piece| self.add_piece(&mut results, piece))?,
         }
