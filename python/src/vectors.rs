@@ -202,9 +202,7 @@ impl<T: Value> Held<T> {
     ) -> Result<R> {
         let (mine, others) = (&raw const self.vectors, &raw const other.vectors);
         if mine == others {
-            return Err(Error::usage(
-                "both operands are the same vectors; make new ones for the result",
-            ));
+            return Err(Error::usage("both operands are the same vectors; make new ones for the result"));
         }
         if mine < others {
             let mine = lock(&self.vectors);
