@@ -8,7 +8,7 @@
 use std::f64::consts::PI;
 use std::process::ExitCode;
 
-use rowloom::study::{PowerSettings, power_iteration, start_vectors};
+use rowloom::solver::{PowerSettings, power_iteration, start_vectors};
 use rowloom::{Csr, Runtime};
 
 const N: usize = 20;

@@ -9,7 +9,7 @@
 use std::f64::consts::PI;
 use std::process::ExitCode;
 
-use rowloom::study::{SolverReport, SpectrumEnd, SubspaceSettings, start_vectors, subspace_iteration};
+use rowloom::solver::{SolverReport, SpectrumEnd, SubspaceSettings, start_vectors, subspace_iteration};
 use rowloom::{Csr, Error, Product, Result, Runtime};
 
 /// Residuals relative to the spectrum's largest absolute value.

@@ -24,7 +24,8 @@
 //! | 7 | [`exec`] | the coordinator: readiness, slots, choices, faults, watchdog |
 //! | 8 | [`adapt`] | decisions from plans and measured times: processors, shares, what is remembered |
 //! | 9 | [`runtime`] | the API: runtime, product, vectors, cluster; recovery, reports |
-//! | 10 | [`study`] | kernel measurements, verified and compared with the vendor's library; eigenvalue solvers |
+//! | 10 | [`solver`] | eigenvalue solvers |
+//! | 10 | [`study`] | kernel measurements, verified and compared with the vendor's library |
 //! | 11 | [`cli`] | command line: parsing, meaning, one file per command |
 //!
 //! The CPU's vector kernels are a separate crate below all layers, `kernels/cpu`.
@@ -74,8 +75,11 @@
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
+// Some functions serve only the program or one of the back ends, and a build may lack them.
+#![cfg_attr(not(all(feature = "cli", feature = "emulator")), allow(dead_code, unused_imports))]
 
 pub mod adapt;
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod cost;
 pub mod device;
@@ -91,11 +95,14 @@ pub mod matrix;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod plan;
+#[cfg(feature = "cli")]
 pub mod report;
 pub mod runtime;
 #[cfg(test)]
 #[path = "../tests/skip/mod.rs"]
 mod skip;
+pub mod solver;
+#[cfg(feature = "cli")]
 pub mod study;
 pub mod suggest;
 pub mod threads;

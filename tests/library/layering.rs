@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LAYERS: [(&str, u32); 23] = [
+const LAYERS: [(&str, u32); 24] = [
     // Of the tests only.
     ("skip", 0),
     ("error", 0),
@@ -26,6 +26,7 @@ const LAYERS: [(&str, u32); 23] = [
     ("exec", 7),
     ("adapt", 8),
     ("runtime", 9),
+    ("solver", 10),
     ("study", 10),
     ("cli", 11),
 ];

@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use rowloom::matrix::{Csr, Scalar, generate};
-use rowloom::study::{
+use rowloom::solver::{
     PowerSettings, SolverReport, SpectrumEnd, SubspaceSettings, power_iteration, start_vectors,
     subspace_iteration,
 };

@@ -8,7 +8,7 @@ use rowloom::device::cuda::Driver;
 use rowloom::graph::TaskKind;
 use rowloom::matrix::{Csr, MultiVector, generate};
 use rowloom::runtime::{Check, ProductOptions, RunReport};
-use rowloom::study::{SpectrumEnd, SubspaceSettings, start_vectors, subspace_iteration};
+use rowloom::solver::{SpectrumEnd, SubspaceSettings, start_vectors, subspace_iteration};
 use rowloom::{Product, Result, Runtime};
 
 fn matrix(spec: &str) -> Csr<f64> {

@@ -2,7 +2,7 @@
 
 use rowloom::graph::TaskKind;
 use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::study::{PowerSettings, power_iteration, start_vectors};
+use rowloom::solver::{PowerSettings, power_iteration, start_vectors};
 use rowloom::{Product, Runtime};
 
 fn matrix() -> Csr<f64> {
