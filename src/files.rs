@@ -3,6 +3,7 @@
 //! An output file holds its whole new content or keeps its old one, even if a signal ends the program. Inputs are regular files of
 //! limited size: a pipe would block, and a device may have no end.
 
+#[path = "files/shared.rs"]
 pub mod shared;
 
 use std::fs::{File, OpenOptions};

@@ -45,7 +45,7 @@ impl Registration<'_> {
 /// could be leaked and the memory freed then. Only the runtime makes such bytes, and it keeps the memory:
 ///
 /// ```compile_fail
-/// use rowloom::device::StableBytes;
+/// use rowloom::internal::device::StableBytes;
 ///
 /// let bytes = vec![0u8; 4096];
 /// let stable = unsafe { StableBytes::new(&bytes) }; // private

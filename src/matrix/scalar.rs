@@ -58,10 +58,13 @@ pub trait Scalar: Number + bytemuck::Pod + PartialOrd + Default + fmt::Display +
     /// The type's name.
     const DTYPE: Dtype;
     /// One.
+    #[doc(hidden)]
     const ONE: Self;
     /// Half the distance from 1 to the next larger number: the largest relative error of a rounding.
+    #[doc(hidden)]
     const UNIT_ROUNDOFF: f64;
     /// The smallest positive (subnormal) number.
+    #[doc(hidden)]
     const SMALLEST: f64;
 
     /// The nearest value to `value`.

@@ -46,6 +46,7 @@ impl Plan {
     }
 
     /// The seconds that a first run on a machine adds to the set-up, where it has to compile kernels.
+    #[doc(hidden)]
     pub fn first_compile_s(&self) -> f64 {
         let used = self.devices.iter().filter(|device| device.chunks > 0);
         used.map(|device| device.profile.first_compile_s).fold(0.0, f64::max)

@@ -47,6 +47,7 @@ impl Plan {
     }
 
     /// An error unless the plan was made for this matrix, K and type.
+    #[doc(hidden)]
     pub fn check_fits(&self, matrix: &Fingerprint, k: u64, dtype: Dtype) -> Result<()> {
         let made_for = |what: &str, planned: String, given: String| {
             let advice = "make a new plan, or leave out --plan";

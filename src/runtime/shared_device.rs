@@ -7,8 +7,8 @@ use crossbeam::channel::{Sender, unbounded};
 
 use super::operation_queue::{COMPUTE, FaultLog, OperationQueue, OperationRecord};
 use crate::device::{
-    Completion, CudaOptions, Description, Device, EmulatedOptions, Fault, FaultKind, Fence,
-    Memory, Operation, Pinned, Registration, Reports, StableBytes, StreamHandle,
+    Completion, CudaOptions, Description, Device, EmulatedOptions, Fault, FaultKind, Fence, Memory,
+    Operation, Pinned, Registration, Reports, StableBytes, StreamHandle,
 };
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;

@@ -19,6 +19,7 @@ pub enum SpectrumEnd {
 
 /// How Chebyshev-filtered subspace iteration proceeds and when it ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct SubspaceSettings {
     /// Which eigenvalues.
     pub end: SpectrumEnd,
@@ -30,6 +31,34 @@ pub struct SubspaceSettings {
     pub tolerance: f64,
     /// Most iterations.
     pub iterations: u64,
+}
+
+impl SubspaceSettings {
+    /// `wanted` eigenvalues at one end of the spectrum, with a filter of degree 20, a tolerance of 1e-8 and at most 100 iterations.
+    pub const fn new(end: SpectrumEnd, wanted: usize) -> Self {
+        Self { end, wanted, degree: 20, tolerance: 1e-8, iterations: 100 }
+    }
+
+    /// Degree of the filter polynomial, at least 1.
+    #[must_use]
+    pub const fn degree(mut self, degree: u64) -> Self {
+        self.degree = degree;
+        self
+    }
+
+    /// The tolerance.
+    #[must_use]
+    pub const fn tolerance(mut self, tolerance: f64) -> Self {
+        self.tolerance = tolerance;
+        self
+    }
+
+    /// Most iterations.
+    #[must_use]
+    pub const fn iterations(mut self, iterations: u64) -> Self {
+        self.iterations = iterations;
+        self
+    }
 }
 
 /// Chebyshev-filtered subspace iteration with the symmetric matrix of `product`, from the start vectors `x`, which become the

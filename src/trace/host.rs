@@ -256,6 +256,7 @@ fn add(trace: &mut Trace, events: &[Event], offset: Offset, end_ns: u64) {
 
 impl Trace {
     /// Records the error of a clock's alignment with the trace's clock, as `clock_alignment` in the metadata.
+    #[doc(hidden)]
     pub fn clock_error(&mut self, clock: &str, error_ns: u64) {
         let alignment = self.metadata.entry("clock_alignment").or_insert_with(|| json!({}));
         if let Value::Object(clocks) = alignment {

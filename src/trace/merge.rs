@@ -31,6 +31,7 @@ impl Trace {
     }
 
     /// Adds the trace of a rank, whose clock shows `ahead_ns` more than that of this trace. Times before zero become zero.
+    #[doc(hidden)]
     pub fn add_rank(&mut self, rank: usize, other: Self, ahead_ns: i64) {
         let moved = |ns: u64| u64::try_from(i128::from(ns) - i128::from(ahead_ns)).unwrap_or(0);
         let (processes, lanes) = (self.processes.len() as u32, self.lanes.len() as u32);

@@ -1,9 +1,9 @@
 //! X and Y in page-locked memory are copied in place, with the same bits; large staged copies by all threads have the same bits too.
 
-use rowloom::graph::TaskKind;
-use rowloom::kernel::reference;
-use rowloom::plan::Mode;
-use rowloom::runtime::{PageLocked, Product};
+use rowloom::internal::graph::TaskKind;
+use rowloom::internal::kernel::reference;
+use rowloom::internal::plan::Mode;
+use rowloom::internal::runtime::{PageLocked, Product};
 use rowloom::{Csr, MultiVector, Runtime};
 
 fn open(devices: &str) -> Runtime {
@@ -27,8 +27,9 @@ fn same_bits(left: &[f64], right: &[f64]) -> bool {
 /// The number of tasks of a kind in the last product.
 fn tasks(product: &Product<'_, f64>, kind: TaskKind) -> usize {
     let rounds = &product.last_report().unwrap().rounds;
-    let of_round =
-        |graph: &rowloom::graph::Graph| graph.tasks().iter().filter(|task| task.kind == kind).count();
+    let of_round = |graph: &rowloom::internal::graph::Graph| {
+        graph.tasks().iter().filter(|task| task.kind == kind).count()
+    };
     rounds.iter().map(|round| of_round(&round.planned.planned.graph)).sum()
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rowloom::device::network::{Communicator, thread_communicators_with_timeout};
-use rowloom::runtime::Cluster;
+use rowloom::internal::device::network::{Communicator, thread_communicators_with_timeout};
+use rowloom::internal::runtime::Cluster;
 use rowloom::{Error, Result, Runtime};
 
 use crate::ranks::{bits, block, filled, host, matrix, run_ranks};

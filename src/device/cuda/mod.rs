@@ -48,6 +48,7 @@ use std::time::Duration;
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
+pub use super::cuda_options::{CudaOptions, card_number, device_name, share_cards};
 pub use cards::card_facts;
 pub use cublas::cublas_is_installed;
 pub use cusparse::{AlgorithmTimes, CsrArrays, Cusparse, CusparseMatrix};
@@ -56,7 +57,6 @@ pub use forms::Architecture;
 pub use libraries::{Library, libraries, nvrtc_is_installed};
 pub use measure::{CardRates, measure_card};
 pub use modules::Modules;
-pub use super::cuda_options::{CudaOptions, card_number, device_name, share_cards};
 
 use clock::{CardClock, SharedHostTime};
 use completion_thread::CompletionThread;

@@ -56,23 +56,28 @@ impl Members {
 /// demands it.
 pub trait Communicator: Send + Sync {
     /// The ranks.
+    #[doc(hidden)]
     fn members(&self) -> &Members;
 
     /// Starts to send a message. Messages of the same ranks and tag arrive in the order in which they were started. The tag is below
     /// 2^15.
+    #[doc(hidden)]
     fn send(&self, to: usize, tag: u32, bytes: MessageRead) -> Result<Box<dyn Pending>>;
 
     /// Starts to receive a message, which must be as long as `bytes`.
+    #[doc(hidden)]
     fn receive(&self, from: usize, tag: u32, bytes: MessageWrite) -> Result<Box<dyn Pending>>;
 
     /// Whether messages may be in the memory of devices. The thread that starts such a message and tests it has the context of the
     /// device current. Ranks need not say the same: a message may be in the memory of a device at one end only.
+    #[doc(hidden)]
     fn takes_device_memory(&self) -> bool {
         false
     }
 
     /// Ends the job on all ranks, with an exit code and a message about the cause; an empty message is not printed. Ranks that are processes end; calls of ranks that
     /// are threads return an error that names this rank.
+    #[doc(hidden)]
     fn abort(&self, exit_code: u8, message: &str);
 
     /// The number of this rank.
@@ -91,16 +96,19 @@ pub trait Communicator: Send + Sync {
     }
 
     /// How long a rank may be silent before it counts as hung.
+    #[doc(hidden)]
     fn timeout(&self) -> Duration {
         self.members().timeout
     }
 
     /// The error of a rank.
+    #[doc(hidden)]
     fn rank_error(&self, rank: usize, reason: String) -> Error {
         self.members().error(rank, reason)
     }
 
     /// The number of this rank among the ranks on its host.
+    #[doc(hidden)]
     fn local_rank(&self) -> usize {
         self.hosts()
             .iter()
@@ -110,6 +118,7 @@ pub trait Communicator: Send + Sync {
     }
 
     /// Number of ranks on the host of this rank.
+    #[doc(hidden)]
     fn local_size(&self) -> usize {
         self.hosts().iter().filter(|host| self.hosts().get(self.rank()) == Some(host)).count()
     }
@@ -121,6 +130,7 @@ pub trait Communicator: Send + Sync {
     }
 
     /// For each rank the bytes that it gave for this rank. `parts` has one entry for each rank.
+    #[doc(hidden)]
     fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
         if parts.len() != self.size() {
             return Err(Error::Internal(format!("{} parts for {} ranks", parts.len(), self.size())));

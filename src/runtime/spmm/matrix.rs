@@ -10,6 +10,7 @@ use crate::matrix::{Csr, CsrView, Scalar, generate};
 
 /// The matrix of a product.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Matrix<'a, T: Scalar> {
     /// Owned, alone or together with other products.
     Shared(Arc<Csr<T>>),
@@ -19,6 +20,7 @@ pub enum Matrix<'a, T: Scalar> {
 
 impl<T: Scalar> Matrix<'_, T> {
     /// A view of it.
+    #[doc(hidden)]
     pub fn view(&self) -> CsrView<'_, T> {
         match self {
             Self::Shared(matrix) => matrix.view(),

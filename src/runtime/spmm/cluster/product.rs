@@ -30,6 +30,7 @@ impl<T: Kernels> ClusterProductBuilder<T> {
 
     /// All options of the product of this rank. Kernels are canonical whatever they say.
     #[must_use]
+    #[doc(hidden)]
     pub fn options(mut self, options: ProductOptions) -> Self {
         self.options = options;
         self
@@ -102,6 +103,7 @@ impl<T: Kernels> ClusterProduct<T> {
     }
 
     /// The messages to and from other ranks with every product whose rows a device of this rank has or needs.
+    #[doc(hidden)]
     pub fn messages_of_devices(&mut self) -> Result<MessagesOfDevices> {
         self.product.messages_of_devices()
     }
@@ -117,16 +119,19 @@ impl<T: Kernels> ClusterProduct<T> {
     }
 
     /// The descriptions of the devices of this rank, the host first and the network last.
+    #[doc(hidden)]
     pub fn descriptions(&self) -> Vec<Description> {
         self.product.vector_descriptions()
     }
 
     /// Seconds of planning.
+    #[doc(hidden)]
     pub fn plan_s(&self) -> f64 {
         self.product.plan_s()
     }
 
     /// Seconds of opening devices, preparing and bringing A.
+    #[doc(hidden)]
     pub fn prepare_s(&self) -> f64 {
         self.product.prepare_s()
     }
