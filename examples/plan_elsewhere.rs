@@ -17,8 +17,7 @@ fn main() -> rowloom::Result<()> {
     println!("{}", product.explain());
 
     let report = Simulated::new(plan)?.run()?;
-    println!("set-up: {}", plan.set_up_reason());
-    println!("predicted {:.1} µs per product: {}", plan.predicted_s * 1e6, plan.product_reason());
-    println!("simulated {:.1} µs per product, {} tasks", report.seconds() * 1e6, report.tasks());
+    println!("predicted {:.1} µs per product, {:.3} s in all", plan.predicted_s * 1e6, plan.total_s());
+    println!("simulated {:.1} µs per product", report.seconds() * 1e6);
     Ok(())
 }

@@ -68,12 +68,10 @@ use internal::{
 #[cfg(feature = "cli")]
 use internal::{cli, report, study};
 
-/// Matrices and multivectors.
+/// Parts of matrices and multivectors. The main types, [`Csr`] and [`MultiVector`], are in the root of the crate.
 pub mod matrix {
     pub(crate) use crate::internal::matrix::*;
-    pub use crate::internal::matrix::{
-        Coo, Csr, CsrView, Dtype, MultiVector, MultiVectorView, MultiVectorViewMut, Scalar,
-    };
+    pub use crate::internal::matrix::{Coo, CsrView, Dtype, MultiVectorView, MultiVectorViewMut, Scalar};
 }
 
 /// Plans of products.
@@ -82,9 +80,9 @@ pub mod plan {
     pub use crate::internal::plan::{Mode, Plan};
 }
 
-/// Devices and the products that they compute.
+/// Options, builders and reports of products. The main types, [`Runtime`], [`Product`] and [`Vectors`], are in the root of the crate.
 pub mod runtime {
-    pub use crate::internal::device::network::{Communicator, thread_communicators};
+    pub use crate::internal::device::network::Communicator;
     pub use crate::internal::kernel::colmean::Totals;
     pub use crate::internal::kernel::cpu::Kernels;
     pub use crate::internal::kernel::gemm::PackedProduct;
@@ -123,5 +121,5 @@ pub mod mpi {
 struct ExamplesOfPrograms;
 
 pub use error::{Error, Place, Result};
-pub use matrix::{Csr, MultiVector};
-pub use runtime::{Product, Runtime, Vectors};
+pub use internal::matrix::{Csr, MultiVector};
+pub use internal::runtime::{Product, Runtime, Vectors};

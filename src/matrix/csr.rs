@@ -72,6 +72,7 @@ impl<T: Scalar> Csr<T> {
     }
 
     /// Bytes of the three arrays.
+    #[doc(hidden)]
     pub fn bytes(&self) -> u64 {
         self.view().bytes()
     }
@@ -236,6 +237,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
     }
 
     /// Bytes of row pointers, columns and values of these rows.
+    #[doc(hidden)]
     pub fn bytes(&self) -> u64 {
         (self.rows as u64 + 1) * 8 + self.nnz() as u64 * (4 + size_of::<T>() as u64)
     }
@@ -299,6 +301,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
     }
 
     /// A view of the rows `range`.
+    #[doc(hidden)]
     pub fn slice_rows(&self, range: Range<usize>) -> CsrView<'a, T> {
         CsrView {
             rows: range.len(),

@@ -209,6 +209,7 @@ impl<'a, T: Scalar> MultiVectorView<'a, T> {
     }
 
     /// The rows of a range, which must be inside.
+    #[doc(hidden)]
     pub fn rows_in(self, rows: std::ops::Range<usize>) -> Self {
         let begin = (rows.start * self.leading_dimension).min(self.data.len());
         Self { rows: rows.len(), data: &self.data[begin..], ..self }

@@ -19,6 +19,7 @@ pub enum Dtype {
 
 impl Dtype {
     /// Bytes of one value.
+    #[doc(hidden)]
     pub fn bytes(self) -> usize {
         match self {
             Self::F64 => 8,
@@ -27,6 +28,7 @@ impl Dtype {
     }
 
     /// `f64` or `f32`.
+    #[doc(hidden)]
     pub fn name(self) -> &'static str {
         match self {
             Self::F64 => "f64",

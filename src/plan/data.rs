@@ -203,6 +203,7 @@ pub struct Plan {
     /// Columns of X and Y.
     pub k: u64,
     /// Value type.
+    #[doc(hidden)]
     pub dtype: Dtype,
     /// How A gets to the devices.
     pub mode: Mode,
@@ -226,6 +227,7 @@ pub struct Plan {
     #[doc(hidden)]
     pub split_rows: Vec<SplitRow>,
     /// Products that the plan was made for.
+    #[doc(hidden)]
     pub repeat: u64,
     /// Predicted seconds of the set-up.
     #[doc(hidden)]

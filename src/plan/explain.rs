@@ -22,6 +22,7 @@ pub(super) fn list(names: &[&str]) -> String {
 
 impl Plan {
     /// The set-up time in words: parts that add up to [`super::SetUp::total_s`].
+    #[doc(hidden)]
     pub fn set_up_reason(&self) -> String {
         let gpus: Vec<usize> =
             (0..self.devices.len()).filter(|&index| self.devices[index].profile.link.is_some()).collect();
@@ -53,6 +54,7 @@ impl Plan {
     }
 
     /// The time of a product in words: parts that add up to `predicted_s`.
+    #[doc(hidden)]
     pub fn product_reason(&self) -> String {
         let Some(last) = self.last_to_finish() else { return "since there are no rows".into() };
         let (device, Finish { x_s, chunks_s, longest, ends_s }) = (&self.devices[last], self.finish(last));

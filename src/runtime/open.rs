@@ -1,7 +1,7 @@
 //! The runtime: opened once, shared by all products of a program.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use super::cluster::Cluster;
@@ -18,7 +18,7 @@ use crate::cost::{Model, Refined};
 use crate::device::network::Communicator;
 use crate::device::{Description, Reports};
 use crate::error::{Error, Result};
-use crate::kernel::cpu::Kernels;
+use crate::kernel::cpu::{Kernels, slow_build};
 use crate::machine::{Machine, may_have_nvidia_gpu};
 use crate::plan::{Plan, PlanRequest};
 use crate::trace::{Clock, Trace};
@@ -140,6 +140,10 @@ impl RuntimeBuilder {
             devices.check_known()?;
         }
         let model = Model::named(&self.model)?;
+        static SAID: Once = Once::new();
+        if let Some(reason) = slow_build() {
+            SAID.call_once(|| tracing::warn!("{reason}"));
+        }
         let (looking, looked) = (Mutex::new(None), Arc::default());
         let inner = Inner { machine, pool, devices, bank, model, refine: self.refine, looking, looked };
         Ok(Runtime { inner: Arc::new(inner) })

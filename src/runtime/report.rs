@@ -47,8 +47,10 @@ pub struct Computed {
 #[non_exhaustive]
 pub struct RunReport {
     /// Start of the run, on the clock of its devices.
+    #[doc(hidden)]
     pub start_ns: u64,
     /// When Y was complete; if every product is checked, when it was checked.
+    #[doc(hidden)]
     pub end_ns: u64,
     /// Its rounds: one without faults; none if a single chunk on the host ran without a graph.
     #[doc(hidden)]
@@ -112,11 +114,13 @@ impl RunReport {
     }
 
     /// Number of completed tasks.
+    #[doc(hidden)]
     pub fn tasks(&self) -> usize {
         self.rounds.iter().map(|round| round.outcome.records.len()).sum::<usize>().max(1)
     }
 
     /// Bytes copied from one device to another without the host's memory.
+    #[doc(hidden)]
     pub fn peer_bytes(&self) -> u64 {
         let written = self.rounds.iter().flat_map(|round| {
             let graph = &round.planned.planned.graph;

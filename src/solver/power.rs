@@ -14,10 +14,13 @@ const CHECK_INTERVAL: u64 = 10;
 #[non_exhaustive]
 pub struct PowerSettings {
     /// Number of eigenvalues, at most K. The columns beyond it make the iteration converge faster.
+    #[doc(hidden)]
     pub wanted: usize,
     /// The iteration ends when every residual is at most this times the largest absolute Ritz value.
+    #[doc(hidden)]
     pub tolerance: f64,
     /// Most iterations.
+    #[doc(hidden)]
     pub iterations: u64,
 }
 

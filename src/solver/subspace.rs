@@ -22,14 +22,19 @@ pub enum SpectrumEnd {
 #[non_exhaustive]
 pub struct SubspaceSettings {
     /// Which eigenvalues.
+    #[doc(hidden)]
     pub end: SpectrumEnd,
     /// Number of eigenvalues, at most K. The columns beyond it make the iteration converge faster.
+    #[doc(hidden)]
     pub wanted: usize,
     /// Degree of the filter polynomial, at least 1: the number of products of an iteration.
+    #[doc(hidden)]
     pub degree: u64,
     /// The iteration ends when every residual is at most this times the largest absolute bound of the spectrum.
+    #[doc(hidden)]
     pub tolerance: f64,
     /// Most iterations.
+    #[doc(hidden)]
     pub iterations: u64,
 }
 

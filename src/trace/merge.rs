@@ -23,6 +23,7 @@ pub fn of_rank(name: &str) -> Option<(usize, &str)> {
 
 impl Trace {
     /// The trace as [`Trace::write`] writes it, to be sent to another rank.
+    #[doc(hidden)]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = BufWriter::new(Vec::new());
         self.write_to(&mut bytes)?;

@@ -91,6 +91,7 @@ pub trait Communicator: Send + Sync {
     }
 
     /// For each rank the name of its host.
+    #[doc(hidden)]
     fn hosts(&self) -> &[String] {
         &self.members().hosts
     }

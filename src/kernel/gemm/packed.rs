@@ -41,6 +41,7 @@ pub trait PackedProduct: Kernels {
     /// # Safety
     /// The job satisfies its contract.
     #[cfg(feature = "gemm")]
+    #[doc(hidden)]
     unsafe fn run(job: PackedJob<Self>);
 }
 

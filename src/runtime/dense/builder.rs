@@ -54,6 +54,7 @@ impl<'a, T: Scalar, W> DenseBuilder<'a, T, W> {
 
     /// Number of chunks.
     #[must_use]
+    #[doc(hidden)]
     pub fn chunks(mut self, chunks: usize) -> Self {
         self.options.chunks = Some(chunks);
         self

@@ -158,6 +158,7 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
     }
 
     /// The runtime that it was built with.
+    #[doc(hidden)]
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }

@@ -170,6 +170,7 @@ impl<'a, T: PackedProduct> BoundGemm<'_, 'a, T> {
     }
 
     /// The report of the last product.
+    #[doc(hidden)]
     pub fn last_report(&self) -> Option<&RunReport> {
         self.product.last_report()
     }

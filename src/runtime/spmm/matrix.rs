@@ -13,8 +13,10 @@ use crate::matrix::{Csr, CsrView, Scalar, generate};
 #[non_exhaustive]
 pub enum Matrix<'a, T: Scalar> {
     /// Owned, alone or together with other products.
+    #[doc(hidden)]
     Shared(Arc<Csr<T>>),
     /// Borrowed for the life of the product.
+    #[doc(hidden)]
     Borrowed(CsrView<'a, T>),
 }
 

@@ -8,7 +8,7 @@ use super::product_builder::{ProductBuilder, Transfer};
 use super::vectors::{MessagesOfDevices, VectorProduct, Vectors};
 use crate::device::{Description, ForeignMemory, Registration, StreamHandle};
 use crate::error::{Error, Result};
-use crate::kernel::cpu::Kernels;
+use crate::kernel::cpu::{Kernels, slow_build};
 use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut, transpose};
 use crate::plan::Plan;
 use crate::runtime::job::{InPlace, PageLockedMultiVector, Scaling};
@@ -40,6 +40,7 @@ impl<'a, T: Kernels> Product<'a, T> {
     }
 
     /// The runtime that it was built with.
+    #[doc(hidden)]
     pub fn runtime(&self) -> &Runtime {
         &self.adaptation.runtime
     }
@@ -266,8 +267,8 @@ impl<'a, T: Kernels> Product<'a, T> {
 
     /// The decisions of the plan in words, one per line, and the changes so far.
     pub fn explain(&self) -> String {
-        let lines = self.plan().reasons.iter().chain(&self.adaptation.notes);
-        lines.map(String::as_str).collect::<Vec<_>>().join("\n")
+        let lines = self.plan().reasons.iter().chain(&self.adaptation.notes).map(String::as_str);
+        lines.chain(slow_build()).collect::<Vec<_>>().join("\n")
     }
 
     /// The report of the last product; `None` after a product on [`Vectors`] on one device, which is queued.
@@ -372,6 +373,7 @@ impl<'a, T: Kernels> Bound<'_, 'a, T> {
     }
 
     /// Y = A X, or less if `cancel` is set meanwhile, as the report then says.
+    #[doc(hidden)]
     pub fn apply_until(&mut self, cancel: Option<&AtomicBool>) -> Result<()> {
         self.apply_scaled_until(1.0, 0.0, cancel)
     }

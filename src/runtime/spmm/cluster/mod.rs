@@ -98,6 +98,7 @@ impl Cluster {
     }
 
     /// The runtime of this rank.
+    #[doc(hidden)]
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }

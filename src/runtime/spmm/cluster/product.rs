@@ -62,6 +62,7 @@ pub struct ClusterProduct<T: Kernels> {
 
 impl<T: Kernels> ClusterProduct<T> {
     /// The cluster.
+    #[doc(hidden)]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
@@ -72,6 +73,7 @@ impl<T: Kernels> ClusterProduct<T> {
     }
 
     /// Number of nonzeros of the rows of this rank.
+    #[doc(hidden)]
     pub fn nonzeros(&self) -> u64 {
         self.nonzeros
     }
@@ -98,6 +100,7 @@ impl<T: Kernels> ClusterProduct<T> {
 
     /// Number of rows of X that this rank receives from others with every product: the distinct columns of its rows that refer to
     /// rows of other ranks.
+    #[doc(hidden)]
     pub fn received_rows(&mut self) -> Result<u64> {
         self.product.rows_from_ranks()
     }
