@@ -45,6 +45,8 @@ fn referenced_modules(code: &str) -> Vec<&str> {
             continue;
         }
         let rest = &code[at + path.len()..];
+        // All modules are in the hidden module.
+        let rest = rest.strip_prefix("internal::").unwrap_or(rest);
         let Some(group) = rest.strip_prefix('{') else {
             modules.push(&rest[..word_end(rest)]);
             continue;
@@ -131,6 +133,7 @@ fn imports_of_higher_and_equal_layers_are_found() {
     assert_eq!(found("matrix", "use crate::kernel::TABLE;"), 1);
     assert_eq!(found("matrix", "use crate::machine::Machine;"), 1);
     assert_eq!(found("matrix", "let pool = crate::runtime::Pool::new();"), 1);
+    assert_eq!(found("matrix", "let pool = crate::internal::runtime::Pool::new();"), 1);
     assert_eq!(found("kernel", "pub(crate) use crate::{error::{Error, Result}, runtime, matrix::Csr};"), 1);
     assert_eq!(found("error", "use crate::{\n    matrix::Csr,\n    machine,\n};"), 2);
     assert_eq!(found("kernel", "use crate::Csr;"), 1);
@@ -143,4 +146,5 @@ fn imports_of_lower_layers_and_comments_are_allowed() {
     assert_eq!(found("kernel", "use crate::matrix::{Csr, Scalar};\nuse crate::error::Result;"), 0);
     assert_eq!(found("matrix", "use crate::matrix::Csr; // once crate::runtime\n/// See [`crate::cli`]."), 0);
     assert_eq!(found("cli", "use crate::{runtime::Pool, Result};"), 0);
+    assert_eq!(found("runtime", "pub(in crate::internal::runtime) use crate::internal::plan::Plan;"), 0);
 }

@@ -169,7 +169,8 @@ fn a_registered_y_is_staged_from_the_first_scaled_product_that_reads_it() {
     let (x, mut y) = (MultiVector::random(a.cols(), 4, 7).unwrap(), MultiVector::zeros(a.rows(), 4).unwrap());
     let runtime = open("emu:0");
     let mut resolved = runtime.resolve(&ProductOptions::default()).unwrap();
-    // A link faster than host copies and free registration make the plan choose registered memory.
+    // Slow host copies, a fast link and free registration make the plan choose registered memory.
+    (resolved.host.memory_gb_per_s, resolved.host.copy_gb_per_s) = (0.01, 0.01);
     for link in resolved.devices.iter_mut().filter_map(|device| device.profile.link.as_mut()) {
         (link.to_device_gb_per_s, link.from_device_gb_per_s, link.latency_us) = (500.0, 500.0, 0.0);
         link.register_s_per_gb = Some(0.0);
