@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// A process of a trace: a device, or the program itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -269,6 +269,15 @@ impl Trace {
             self.counters.len() - 1
         }) as u32;
         self.samples.push(Sample { counter, at_ns, value });
+    }
+
+    /// Records the error of a clock's alignment with the trace's clock, as `clock_alignment` in the metadata.
+    #[doc(hidden)]
+    pub fn clock_error(&mut self, clock: &str, error_ns: u64) {
+        let alignment = self.metadata.entry("clock_alignment").or_insert_with(|| json!({}));
+        if let Value::Object(clocks) = alignment {
+            clocks.insert(clock.to_owned(), json!({ "error_ns": error_ns }));
+        }
     }
 
     /// Sets a metadata value of the trace: the configuration, the machine, a clock's error. A later value replaces an earlier one.
