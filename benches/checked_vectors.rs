@@ -5,9 +5,9 @@
 
 use std::time::Instant;
 
-use rowloom::kernel::verify;
-use rowloom::matrix::{Csr, MultiVector};
-use rowloom::runtime::{Check, Runtime};
+use rowloom::internal::kernel::verify;
+use rowloom::internal::matrix::{Csr, MultiVector};
+use rowloom::internal::runtime::{Check, Runtime};
 use rowloom::{Error, Result};
 
 const MATRICES: [&str; 4] =

@@ -8,15 +8,15 @@ mod verified;
 
 use std::time::Instant;
 
-use rowloom::cost::{Form, cpu_profile, preset};
-use rowloom::kernel::cpu::{CpuProduct, CpuSettings};
-use rowloom::kernel::{KernelId, Processor, Schedule};
-use rowloom::machine::{Isa, Machine};
-use rowloom::matrix::{Csr, Dtype, MultiVector, generate};
-use rowloom::runtime::Pool;
-use rowloom::work::ChunkRows;
-use rowloom::work::spmm::cost::{choose, eligible};
-use rowloom::work::spmm::{Features, Spmm};
+use rowloom::internal::cost::{Form, cpu_profile, preset};
+use rowloom::internal::kernel::cpu::{CpuProduct, CpuSettings};
+use rowloom::internal::kernel::{KernelId, Processor, Schedule};
+use rowloom::internal::machine::{Isa, Machine};
+use rowloom::internal::matrix::{Csr, Dtype, MultiVector, generate};
+use rowloom::internal::runtime::Pool;
+use rowloom::internal::work::ChunkRows;
+use rowloom::internal::work::spmm::cost::{choose, eligible};
+use rowloom::internal::work::spmm::{Features, Spmm};
 
 const MATRICES: [&str; 6] = [
     "stencil27,n=100",

@@ -19,12 +19,12 @@ mod verified;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rowloom::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
-use rowloom::kernel::{KernelId, Schedule};
-use rowloom::machine::{Isa, Machine};
-use rowloom::matrix::io::{self, ReadOptions};
-use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::runtime::Pool;
+use rowloom::internal::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
+use rowloom::internal::kernel::{KernelId, Schedule};
+use rowloom::internal::machine::{Isa, Machine};
+use rowloom::internal::matrix::io::{self, ReadOptions};
+use rowloom::internal::matrix::{Csr, MultiVector, generate};
+use rowloom::internal::runtime::Pool;
 
 /// The ten largest of the project's SuiteSparse matrices.
 const FILES: [&str; 10] = [

@@ -17,17 +17,17 @@ use std::process::Command;
 use std::time::Instant;
 
 use rayon::prelude::*;
-use rowloom::error::Error;
-use rowloom::kernel::check::Operator;
-use rowloom::kernel::colmean::{block_rows, partial_sums};
-use rowloom::kernel::gemm::{multiply_packed, multiply_rows};
-use rowloom::kernel::scaling::scaling;
-use rowloom::machine::Machine;
-use rowloom::matrix::MultiVector;
-use rowloom::matrix::io::ReadOptions;
-use rowloom::matrix::io::text::read_text;
-use rowloom::runtime::Pool;
-use rowloom::study::weighed;
+use rowloom::internal::error::Error;
+use rowloom::internal::kernel::check::Operator;
+use rowloom::internal::kernel::colmean::{block_rows, partial_sums};
+use rowloom::internal::kernel::gemm::{multiply_packed, multiply_rows};
+use rowloom::internal::kernel::scaling::scaling;
+use rowloom::internal::machine::Machine;
+use rowloom::internal::matrix::MultiVector;
+use rowloom::internal::matrix::io::ReadOptions;
+use rowloom::internal::matrix::io::text::read_text;
+use rowloom::internal::runtime::Pool;
+use rowloom::internal::study::weighed;
 
 /// The same measurements in Python; the file of text is its argument. Each line is a name and seconds. A wrong result is an error.
 const PEER: &str = r#"
@@ -84,7 +84,7 @@ fn require(is_right: bool, what: &str) -> rowloom::Result<()> {
     }
 }
 
-fn products<T: rowloom::kernel::cpu::Kernels + rowloom::kernel::gemm::PackedProduct>(
+fn products<T: rowloom::internal::kernel::cpu::Kernels + rowloom::internal::kernel::gemm::PackedProduct>(
     times: &mut Times,
 ) -> rowloom::Result<()> {
     for n in [512, 1024, 2048] {

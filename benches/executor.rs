@@ -6,10 +6,10 @@
 use std::time::Instant;
 
 use crossbeam::channel::unbounded;
-use rowloom::device::simulated::{SimulatedDevice, SimulatedSpec, Simulation};
-use rowloom::device::{Device, Operation, Reports};
-use rowloom::exec::{Binder, ExecOptions, HeldSlots, Schedule, execute};
-use rowloom::graph::{
+use rowloom::internal::device::simulated::{SimulatedDevice, SimulatedSpec, Simulation};
+use rowloom::internal::device::{Device, Operation, Reports};
+use rowloom::internal::exec::{Binder, ExecOptions, HeldSlots, Schedule, execute};
+use rowloom::internal::graph::{
     Access, BufferId, Demand, DeviceId, Graph, GraphBuilder, PoolId, Role, StrandId, Task, TaskId, TaskKind,
 };
 

@@ -13,15 +13,15 @@ mod verified;
 
 use std::time::Instant;
 
-use rowloom::cost::{cpu_profile, emulated_profile, host_rates};
-use rowloom::kernel::cpu::{CpuProduct, CpuSettings};
-use rowloom::kernel::{KernelId, Schedule};
-use rowloom::machine::{Isa, Machine};
-use rowloom::matrix::io::{self, ReadOptions, cache};
-use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::plan::{DeviceSpec, PlanRequest, make};
-use rowloom::runtime::Pool;
-use rowloom::work::Work;
+use rowloom::internal::cost::{cpu_profile, emulated_profile, host_rates};
+use rowloom::internal::kernel::cpu::{CpuProduct, CpuSettings};
+use rowloom::internal::kernel::{KernelId, Schedule};
+use rowloom::internal::machine::{Isa, Machine};
+use rowloom::internal::matrix::io::{self, ReadOptions, cache};
+use rowloom::internal::matrix::{Csr, MultiVector, generate};
+use rowloom::internal::plan::{DeviceSpec, PlanRequest, make};
+use rowloom::internal::runtime::Pool;
+use rowloom::internal::work::Work;
 
 const ROUNDS: usize = 9;
 const K: usize = 32;

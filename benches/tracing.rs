@@ -11,9 +11,9 @@
 #[path = "support/verified.rs"]
 mod verified;
 
-use rowloom::matrix::{MultiVector, generate};
-use rowloom::runtime::{Product, ProductOptions, RunReport, Runtime, Timeline};
-use rowloom::trace::{Clock, HostSpans, Trace};
+use rowloom::internal::matrix::{MultiVector, generate};
+use rowloom::internal::runtime::{Product, ProductOptions, RunReport, Runtime, Timeline};
+use rowloom::internal::trace::{Clock, HostSpans, Trace};
 
 const SPEC: &str = "stencil27,n=64";
 const K: usize = 32;

@@ -7,8 +7,8 @@
 use std::io::Read;
 use std::time::Instant;
 
-use rowloom::matrix::io::{ReadOptions, cache};
-use rowloom::matrix::{Csr, Field, MatrixInfo, Symmetry};
+use rowloom::internal::matrix::io::{ReadOptions, cache};
+use rowloom::internal::matrix::{Csr, Field, MatrixInfo, Symmetry};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let megabytes: usize = std::env::args().nth(1).map_or(Ok(500), |word| word.parse())?;

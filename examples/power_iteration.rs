@@ -8,7 +8,7 @@
 use std::f64::consts::PI;
 use std::process::ExitCode;
 
-use rowloom::study::{PowerSettings, power_iteration, start_vectors};
+use rowloom::solver::{PowerSettings, power_iteration, start_vectors};
 use rowloom::{Csr, Runtime};
 
 const N: usize = 20;
@@ -30,7 +30,7 @@ fn run() -> rowloom::Result<()> {
     let a = laplacian(N)?;
     let mut product = Runtime::open(&devices)?.product(&a).columns(K).uses(1000).build()?;
     let mut x = start_vectors(&mut product)?;
-    let settings = PowerSettings { wanted: WANTED, tolerance: 1e-6, iterations: 3000 };
+    let settings = PowerSettings::new(WANTED).tolerance(1e-6).iterations(3000);
     let report = power_iteration(&mut product, &mut x, &settings)?;
 
     println!(

@@ -4,9 +4,9 @@
 
 use std::time::Instant;
 
-use rowloom::matrix::{Dtype, MultiVector};
+use rowloom::matrix::Dtype;
 use rowloom::runtime::RowBlock;
-use rowloom::{Csr, Runtime};
+use rowloom::{Csr, MultiVector, Runtime};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The rows `rows` of the 7-point stencil of an n x n x n grid.

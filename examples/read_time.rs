@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::time::Instant;
 
-use rowloom::matrix::Scalar;
-use rowloom::matrix::io::{ReadOptions, read};
+use rowloom::internal::matrix::Scalar;
+use rowloom::internal::matrix::io::{ReadOptions, read};
 
 fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

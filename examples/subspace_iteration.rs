@@ -9,7 +9,7 @@
 use std::f64::consts::PI;
 use std::process::ExitCode;
 
-use rowloom::study::{SolverReport, SpectrumEnd, SubspaceSettings, start_vectors, subspace_iteration};
+use rowloom::solver::{SolverReport, SpectrumEnd, SubspaceSettings, start_vectors, subspace_iteration};
 use rowloom::{Csr, Error, Product, Result, Runtime};
 
 /// Residuals relative to the spectrum's largest absolute value.
@@ -53,13 +53,7 @@ fn laplacian(runtime: &Runtime) -> Result<()> {
     const N: usize = 12;
     let a = laplacian_matrix(N)?;
     let mut product = runtime.product(&a).columns(16).uses(1000).build()?;
-    let settings = SubspaceSettings {
-        end: SpectrumEnd::Smallest,
-        wanted: 10,
-        degree: 20,
-        tolerance: TOLERANCE,
-        iterations: 100,
-    };
+    let settings = SubspaceSettings::new(SpectrumEnd::Smallest, 10).tolerance(TOLERANCE);
     let mut x = start_vectors(&mut product)?;
     let report = subspace_iteration(&mut product, &mut x, &settings)?;
     print(&product, &report);
@@ -76,7 +70,7 @@ fn matrix(runtime: &Runtime, a: &Csr<f64>, k: usize, degree: u64) -> Result<()> 
     let mut product = runtime.product(a).columns(k).uses(1000).build()?;
     let wanted = k.div_ceil(2);
     let end = SpectrumEnd::Largest;
-    let settings = SubspaceSettings { end, wanted, degree, tolerance: TOLERANCE, iterations: 200 };
+    let settings = SubspaceSettings::new(end, wanted).degree(degree).tolerance(TOLERANCE).iterations(200);
     let mut x = start_vectors(&mut product)?;
     let report = subspace_iteration(&mut product, &mut x, &settings)?;
     print(&product, &report);
@@ -160,13 +154,8 @@ fn largest_of_tridiagonal(diagonal: &[f64], squares: &[f64]) -> f64 {
 /// The time of a fixed number of iterations, after a warm-up.
 fn timed(runtime: &Runtime, a: &Csr<f64>, k: usize, degree: u64, iterations: u64) -> Result<()> {
     let mut product = runtime.product(a).columns(k).uses(1000).build()?;
-    let settings = SubspaceSettings {
-        end: SpectrumEnd::Largest,
-        wanted: k.div_ceil(2),
-        degree,
-        tolerance: 0.0,
-        iterations,
-    };
+    let settings = SubspaceSettings::new(SpectrumEnd::Largest, k.div_ceil(2));
+    let settings = settings.degree(degree).tolerance(0.0).iterations(iterations);
     for warm_up in [true, false] {
         let mut x = start_vectors(&mut product)?;
         let report = subspace_iteration(&mut product, &mut x, &settings)?;

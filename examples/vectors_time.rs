@@ -9,12 +9,12 @@
 
 use std::time::Instant;
 
-use rowloom::cost::Form;
-use rowloom::kernel::cpu::{CpuProduct, CpuSettings};
-use rowloom::kernel::{Processor, Schedule};
-use rowloom::machine::{Isa, memory_limit_bytes};
-use rowloom::runtime::Vectors;
-use rowloom::study::{KernelNames, ResidentBench, Subject, SynchronousDevice, form_names};
+use rowloom::internal::cost::Form;
+use rowloom::internal::kernel::cpu::{CpuProduct, CpuSettings};
+use rowloom::internal::kernel::{Processor, Schedule};
+use rowloom::internal::machine::{Isa, memory_limit_bytes};
+use rowloom::internal::runtime::Vectors;
+use rowloom::internal::study::{KernelNames, ResidentBench, Subject, SynchronousDevice, form_names};
 use rowloom::{Csr, Error, MultiVector, Product, Result, Runtime};
 
 const BATCH: usize = 50;

@@ -4,6 +4,7 @@
 //! content is on the disk before it gets the name. Inputs are regular files of
 //! limited size: a pipe would block, and a device may have no end.
 
+#[path = "files/shared.rs"]
 pub mod shared;
 
 use std::fs::{File, OpenOptions};

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rowloom::cli::{self, Console};
+use rowloom::internal::cli::{self, Console};
 
 /// The exit code of an internal error.
 const INTERNAL: u8 = 70;

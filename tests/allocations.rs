@@ -4,8 +4,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use rowloom::matrix::MultiVector;
-use rowloom::runtime::ProductOptions;
+use rowloom::internal::matrix::MultiVector;
+use rowloom::internal::runtime::ProductOptions;
 use rowloom::{Csr, Runtime};
 
 /// The system's allocator, with counts of calls and of bytes in use.

@@ -1,7 +1,7 @@
 //! The program's own spans join a trace on its clock. A process has one recorder, so this file has one test.
 
-use rowloom::matrix::generate;
-use rowloom::trace::{Category, Clock, HostSpans, PROGRAM, Span, Trace};
+use rowloom::internal::matrix::generate;
+use rowloom::internal::trace::{Category, Clock, HostSpans, PROGRAM, Span, Trace};
 
 fn named<'a>(trace: &'a Trace, name: &str) -> &'a Span {
     trace.spans().iter().find(|span| span.name == name).unwrap_or_else(|| panic!("there is no {name}"))

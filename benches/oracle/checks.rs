@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rowloom::kernel::check::{Applied, Operator, wrong_rows, wrong_rows_by_rows};
-use rowloom::kernel::scaling::scaling;
-use rowloom::matrix::{MultiVector, MultiVectorView};
+use rowloom::internal::kernel::check::{Applied, Operator, wrong_rows, wrong_rows_by_rows};
+use rowloom::internal::kernel::scaling::scaling;
+use rowloom::internal::matrix::{MultiVector, MultiVectorView};
 
 use crate::grid::Grid;
 use crate::judge::{Operands, Value};

@@ -3,7 +3,7 @@
 //! **Sums** are within `γ_n Σ|x|`. **Squared deviations** D: rounding of the terms gives `γ_(n+16) D`; means with the error
 //! `e = γ_(n+8) max|x|` change D by at most `2 e √(4 n D) + 4 n e²`. Both parts are doubled, since D is computed in f64 here.
 
-use rowloom::kernel::KindOfWork;
+use rowloom::internal::kernel::KindOfWork;
 
 use crate::dense::DenseOptions;
 use crate::grid::Grid;

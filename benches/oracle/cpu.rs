@@ -1,8 +1,8 @@
 //! Direct calls of CPU kernels, with every instruction set of the processor.
 
-use rowloom::kernel::cpu::{CpuProduct, CpuSettings};
-use rowloom::kernel::{KernelId, KindOfWork, Order, Processor, Schedule, kernels_of};
-use rowloom::machine::Isa;
+use rowloom::internal::kernel::cpu::{CpuProduct, CpuSettings};
+use rowloom::internal::kernel::{KernelId, KindOfWork, Order, Processor, Schedule, kernels_of};
+use rowloom::internal::machine::Isa;
 
 use crate::checks;
 use crate::coverage::Coverage;

@@ -1,8 +1,8 @@
 //! Options that dense products and sums of columns share.
 
-use rowloom::kernel::{KernelId, KindOfWork, Processor, kernels_for};
-use rowloom::plan::Mode;
-use rowloom::runtime::{Check, ProductOptions, Transfer};
+use rowloom::internal::kernel::{KernelId, KindOfWork, Processor, kernels_for};
+use rowloom::internal::plan::Mode;
+use rowloom::internal::runtime::{Check, ProductOptions, Transfer};
 
 use crate::coverage::Coverage;
 use crate::grid::Placement;

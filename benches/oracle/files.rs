@@ -5,10 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use rowloom::Csr;
-use rowloom::kernel::cpu::{CpuProduct, CpuSettings};
-use rowloom::kernel::{KernelId, Schedule, verify};
-use rowloom::machine::Isa;
-use rowloom::matrix::MultiVector;
+use rowloom::internal::kernel::cpu::{CpuProduct, CpuSettings};
+use rowloom::internal::kernel::{KernelId, Schedule, verify};
+use rowloom::internal::machine::Isa;
+use rowloom::internal::matrix::MultiVector;
 
 use crate::judge::Value;
 

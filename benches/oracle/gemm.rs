@@ -1,8 +1,8 @@
 //! Dense products C = alpha A B + beta C. A is the drawn matrix with all its elements, B is X, and C is Y.
 
 use rowloom::Result;
-use rowloom::kernel::{KindOfWork, Order};
-use rowloom::runtime::Gemm;
+use rowloom::internal::kernel::{KindOfWork, Order};
+use rowloom::internal::runtime::Gemm;
 
 use crate::dense::DenseOptions;
 use crate::grid::{Grid, Placement};

@@ -1,6 +1,6 @@
 //! A dense multivector with guard elements before, after and between its rows.
 
-use rowloom::matrix::{MultiVectorView, MultiVectorViewMut, Scalar};
+use rowloom::internal::matrix::{MultiVectorView, MultiVectorViewMut, Scalar};
 
 use crate::random::Random;
 use crate::reference::Real;

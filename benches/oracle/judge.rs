@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use rowloom::kernel::cpu::Kernels;
-use rowloom::kernel::gemm::PackedProduct;
+use rowloom::internal::kernel::cpu::Kernels;
+use rowloom::internal::kernel::gemm::PackedProduct;
 use rowloom::{Csr, Error};
 
 use crate::grid::{Grid, Placement};

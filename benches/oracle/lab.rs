@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rowloom::kernel::KernelId;
-use rowloom::machine::Machine;
-use rowloom::runtime::{Pool, Runtime};
+use rowloom::internal::kernel::KernelId;
+use rowloom::internal::machine::Machine;
+use rowloom::internal::runtime::{Pool, Runtime};
 
 use crate::coverage::{Coverage, columns_bucket, factor_bucket};
 use crate::random::Random;

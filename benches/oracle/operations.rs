@@ -1,7 +1,7 @@
 //! Operations on vectors and what they must return, bit for bit, as src/kernel/vectors/order.rs and docs/programs.md define it.
 
-use rowloom::matrix::MultiVectorView;
-use rowloom::runtime::Vectors;
+use rowloom::internal::matrix::MultiVectorView;
+use rowloom::internal::runtime::Vectors;
 
 use crate::judge::Value;
 use crate::random::Random;

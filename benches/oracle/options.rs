@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rowloom::kernel::{KernelId, KindOfWork};
+use rowloom::internal::kernel::{KernelId, KindOfWork};
 
 use crate::case::{FAMILIES, Family};
 use crate::lab::Restrictions;

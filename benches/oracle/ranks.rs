@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use rowloom::device::network::thread_communicators;
-use rowloom::matrix::{Csr, MultiVector, Scalar};
-use rowloom::runtime::{Check, Cluster, ProductOptions, RowBlock, Vectors};
+use rowloom::internal::device::network::thread_communicators;
+use rowloom::internal::matrix::{Csr, MultiVector, Scalar};
+use rowloom::internal::runtime::{Check, Cluster, ProductOptions, RowBlock, Vectors};
 use rowloom::{Error, Result, Runtime};
 
 use crate::coverage::Coverage;
@@ -87,7 +87,7 @@ impl RanksRequest {
 
     fn run_rank<T: Value>(
         &self,
-        rank: std::sync::Arc<dyn rowloom::device::network::Communicator>,
+        rank: std::sync::Arc<dyn rowloom::internal::device::network::Communicator>,
         operands: &Operands<'_, T>,
         x: &[T],
     ) -> Result<Part<T>> {

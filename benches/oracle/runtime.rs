@@ -1,10 +1,10 @@
 //! Products of the runtime on host memory: on the CPU, on emulated devices and on cards.
 
-use rowloom::kernel::cuda::{CUDA_KERNELS, CudaKernel};
-use rowloom::kernel::{KernelId, KindOfWork, Order, Processor, Schedule, kernels_of};
-use rowloom::matrix::Dtype;
-use rowloom::plan::Mode;
-use rowloom::runtime::{Check, ProductOptions, Transfer};
+use rowloom::internal::kernel::cuda::{CUDA_KERNELS, CudaKernel};
+use rowloom::internal::kernel::{KernelId, KindOfWork, Order, Processor, Schedule, kernels_of};
+use rowloom::internal::matrix::Dtype;
+use rowloom::internal::plan::Mode;
+use rowloom::internal::runtime::{Check, ProductOptions, Transfer};
 use rowloom::{Product, Result};
 
 use crate::coverage::Coverage;

@@ -1,7 +1,7 @@
 //! A sparse matrix of the oracle, with operations that are written plainly.
 
 use rowloom::Csr;
-use rowloom::matrix::Scalar;
+use rowloom::internal::matrix::Scalar;
 
 use crate::reference::Real;
 

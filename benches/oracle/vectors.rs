@@ -1,9 +1,9 @@
 //! Chains of operations on vectors that stay on devices. Every operation is judged by the values before it, which were read back.
 
-use rowloom::kernel::cuda::CudaKernel;
-use rowloom::kernel::{KernelId, Order, Processor};
-use rowloom::matrix::MultiVector;
-use rowloom::runtime::{Check, ProductOptions, Vectors};
+use rowloom::internal::kernel::cuda::CudaKernel;
+use rowloom::internal::kernel::{KernelId, Order, Processor};
+use rowloom::internal::matrix::MultiVector;
+use rowloom::internal::runtime::{Check, ProductOptions, Vectors};
 use rowloom::{Product, Result};
 
 use crate::coverage::Coverage;

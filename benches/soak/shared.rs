@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rowloom::Result;
-use rowloom::machine::Machine;
-use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::plan::Plan;
-use rowloom::runtime::{Pool, Runtime, Vectors};
+use rowloom::internal::machine::Machine;
+use rowloom::internal::matrix::{Csr, MultiVector, generate};
+use rowloom::internal::plan::Plan;
+use rowloom::internal::runtime::{Pool, Runtime, Vectors};
 
 pub const MATRICES: [&str; 8] = [
     "stencil27,n=6",

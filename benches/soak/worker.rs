@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use rowloom::kernel::reference;
-use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::plan::Mode;
-use rowloom::runtime::{ProductOptions, Transfer};
+use rowloom::internal::kernel::reference;
+use rowloom::internal::matrix::{Csr, MultiVector, generate};
+use rowloom::internal::plan::Mode;
+use rowloom::internal::runtime::{ProductOptions, Transfer};
 use rowloom::{Error, Product, Result};
 
 use crate::shared::{HandedPlan, HandedVectors, MATRICES, Shared};

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use libloading::{Library, Symbol};
-use rowloom::matrix::{CsrView, Scalar};
+use rowloom::internal::matrix::{CsrView, Scalar};
 
 const ROW_MAJOR: i32 = 101;
 const NON_TRANSPOSED: i32 = 10;

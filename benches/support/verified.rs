@@ -1,10 +1,10 @@
 //! No figure without a right Y: a program checks every Y that it has timed, and ends with exit code 1 and without a ratio if one is wrong.
 
-use rowloom::error::Error;
-use rowloom::kernel::cpu::Kernels;
-use rowloom::matrix::{CsrView, MultiVectorView};
-use rowloom::runtime::Pool;
-use rowloom::study::check_product;
+use rowloom::internal::error::Error;
+use rowloom::internal::kernel::cpu::Kernels;
+use rowloom::internal::matrix::{CsrView, MultiVectorView};
+use rowloom::internal::runtime::Pool;
+use rowloom::internal::study::check_product;
 
 /// An error if `y` is not `matrix` times `x`. Small products are compared with the reference, all rows of large ones by weighted sums.
 pub fn require<T: Kernels>(

@@ -1,7 +1,7 @@
 //! Errors in the words of Python: the message, and the advice as arguments.
 
 use rowloom::Error;
-use rowloom::error::Advice;
+use rowloom::internal::error::Advice;
 
 /// The text of an error.
 pub fn text(error: &Error) -> String {

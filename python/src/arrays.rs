@@ -8,8 +8,8 @@ use numpy::{Element, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rayon::prelude::*;
-use rowloom::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut, Scalar};
-use rowloom::runtime::Pool;
+use rowloom::internal::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut, Scalar};
+use rowloom::internal::runtime::Pool;
 use rowloom::{Error, Result};
 
 /// Rows that are copied at a time: short enough that the lines of cache of all columns stay in the cache.

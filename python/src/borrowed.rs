@@ -12,7 +12,7 @@ use numpy::npyffi::NPY_ARRAY_OWNDATA;
 use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyWeakrefReference};
-use rowloom::matrix::array::{ConstantBytes, SharedBytes};
+use rowloom::internal::matrix::array::{ConstantBytes, SharedBytes};
 use rowloom::{Error, Result};
 
 use crate::results::base;

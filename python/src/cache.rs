@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use numpy::Element;
-use rowloom::kernel::cpu::Kernels;
-use rowloom::matrix::MultiVector;
-use rowloom::runtime::{Check, Product};
+use rowloom::internal::kernel::cpu::Kernels;
+use rowloom::internal::matrix::MultiVector;
+use rowloom::internal::runtime::{Check, Product};
 use rowloom::{Csr, Result, Runtime};
 
 use crate::interrupt::Pace;

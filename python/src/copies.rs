@@ -5,7 +5,7 @@ use numpy::{Element, PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use rayon::prelude::*;
 use rowloom::Result;
-use rowloom::matrix::array::AlignedBuffer;
+use rowloom::internal::matrix::array::AlignedBuffer;
 
 /// Elements of a parallel task; their copy stays in the cache of a core.
 const STEP: usize = 1 << 15;

@@ -7,9 +7,9 @@ use bytemuck::Pod;
 use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use rowloom::matrix::Scalar;
-use rowloom::matrix::array::{AlignedBuffer, Array, SharedBytes};
-use rowloom::matrix::csr::MOST_COLUMNS;
+use rowloom::internal::matrix::Scalar;
+use rowloom::internal::matrix::array::{AlignedBuffer, Array, SharedBytes};
+use rowloom::internal::matrix::csr::MOST_COLUMNS;
 use rowloom::{Csr, Result, Runtime};
 
 use crate::borrowed::{Pinned, Promised};

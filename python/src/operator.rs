@@ -8,12 +8,12 @@ use numpy::{PyArray1, PyArrayDescr};
 use pyo3::exceptions::{PyFileExistsError, PyValueError};
 use pyo3::prelude::*;
 use rowloom::Error;
-use rowloom::device::{ForeignMemory, StreamHandle};
-use rowloom::matrix::spy::spy_svg;
-use rowloom::matrix::transpose;
-use rowloom::runtime::{Check, Product, RunReport, Timeline};
-use rowloom::trace::Trace;
-use rowloom::work::pitch_bytes;
+use rowloom::internal::device::{ForeignMemory, StreamHandle};
+use rowloom::internal::matrix::spy::spy_svg;
+use rowloom::internal::matrix::transpose;
+use rowloom::internal::runtime::{Check, Product, RunReport, Timeline};
+use rowloom::internal::trace::Trace;
+use rowloom::internal::work::pitch_bytes;
 
 use crate::cache::{Options, Typed, Value, lock};
 use crate::copies::NewArray;

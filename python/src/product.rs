@@ -7,8 +7,8 @@ use numpy::{PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use rowloom::Result;
-use rowloom::matrix::MultiVector;
-use rowloom::runtime::{Input, PageLocked};
+use rowloom::internal::matrix::MultiVector;
+use rowloom::internal::runtime::{Input, PageLocked};
 
 use crate::arrays::Dense;
 use crate::cache::{Entry, Typed, Value, lock, try_lock};

@@ -9,8 +9,8 @@ use numpy::ndarray::ArrayView;
 use numpy::{PyArrayDyn, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use rowloom::Result;
-use rowloom::machine::memory_limit_bytes;
-use rowloom::runtime::PageLockedMultiVector;
+use rowloom::internal::machine::memory_limit_bytes;
+use rowloom::internal::runtime::PageLockedMultiVector;
 
 use crate::cache::{Typed, Value, lock};
 

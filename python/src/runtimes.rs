@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use pyo3::prelude::*;
-use rowloom::device::cuda::share_cards;
-use rowloom::machine::Machine;
-use rowloom::matrix::array::limit_memory;
-use rowloom::runtime::Pool;
+use rowloom::internal::device::cuda::share_cards;
+use rowloom::internal::machine::Machine;
+use rowloom::internal::matrix::array::limit_memory;
+use rowloom::internal::runtime::Pool;
 use rowloom::{Result, Runtime};
 
 use crate::per_process::PerProcess;
@@ -23,7 +23,7 @@ struct Opened {
 pub fn runtime(devices: &str, threads: Option<usize>) -> Result<Runtime> {
     static FIRST: Once = Once::new();
     FIRST.call_once(|| {
-        limit_memory(rowloom::machine::memory_limit_bytes());
+        limit_memory(rowloom::internal::machine::memory_limit_bytes());
         // With CuPy, PyTorch and JAX, which use the primary contexts.
         share_cards();
     });

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use rowloom::device::Place;
-use rowloom::matrix::{Csr, MultiVector};
-use rowloom::{Error, Result, runtime};
+use rowloom::internal::device::Place;
+use rowloom::internal::matrix::{Csr, MultiVector};
+use rowloom::internal::runtime;
+use rowloom::{Error, Result};
 
 use crate::arrays::Dense;
 use crate::cache::{Cached, Typed, Value, lock, try_lock};

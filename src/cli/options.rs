@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-pub use crate::runtime::{DeviceWord, Devices};
+pub use crate::internal::runtime::{DeviceWord, Devices};
 
 /// The number of bytes in `8GiB`, `512MiB`, `100MB`, `4096`.
 pub fn parse_bytes(text: &str) -> std::result::Result<u64, String> {

@@ -9,10 +9,12 @@ use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::{Csr, CsrView, MultiVector};
 use crate::runtime::{Product, ProductOptions, Vectors};
-use crate::study::{
-    Case, Checked, Measured, PowerSettings, Record, Sampler, SolverReport, SpectrumEnd, StudyConfig,
-    StudySubject, SubspaceSettings, Times, check_product, doubts, power_iteration, start_vectors,
+use crate::solver::{
+    PowerSettings, SolverReport, SpectrumEnd, SubspaceSettings, power_iteration, start_vectors,
     subspace_iteration,
+};
+use crate::study::{
+    Case, Checked, Measured, Record, Sampler, StudyConfig, StudySubject, Times, check_product, doubts,
 };
 use crate::trace::Clock;
 

@@ -45,7 +45,7 @@ impl Registration<'_> {
 /// could be leaked and the memory freed then. Only the runtime makes such bytes, and it keeps the memory:
 ///
 /// ```compile_fail
-/// use rowloom::device::StableBytes;
+/// use rowloom::internal::device::StableBytes;
 ///
 /// let bytes = vec![0u8; 4096];
 /// let stable = unsafe { StableBytes::new(&bytes) }; // private
@@ -150,7 +150,8 @@ pub fn borrow_scope<'env, R>(with: impl FnOnce(&BorrowScope<'env>) -> R) -> R {
 fn end_process(hang: &Error) -> ! {
     eprintln!("error: {hang}; the device still uses A, X or Y in place, so the process ends");
     // Without exit handlers: that of the CUDA driver would wait for the device.
-    signal_hook::low_level::exit(i32::from(hang.exit_code()))
+    // SAFETY: the call ends the process and has no other requirement.
+    unsafe { libc::_exit(i32::from(hang.exit_code())) }
 }
 
 /// The borrowed bytes. The caller owns and frees them.

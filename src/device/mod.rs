@@ -16,7 +16,12 @@ mod borrow_scope;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod cpu;
+#[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "cuda_absent.rs"]
+pub mod cuda;
+mod cuda_options;
 mod dense;
 #[cfg(test)]
 pub(crate) mod dense_conformance;
@@ -51,7 +56,9 @@ pub use borrow_scope::{BorrowScope, Registration, StableBytes, borrow_scope};
 #[cfg(all(test, feature = "emulator"))]
 pub(crate) use cpu::injected_panic;
 pub use cpu::{COPY_LANES, Cpu};
-pub use cuda::{CudaDevice, CudaOptions};
+#[cfg(feature = "cuda")]
+pub use cuda::CudaDevice;
+pub use cuda_options::CudaOptions;
 pub use direct::{
     DirectAccess, DirectBytes, DirectMemory, DirectRange, HeldContext, MessageBytes, MessageRead,
     MessageWrite,

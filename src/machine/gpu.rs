@@ -5,9 +5,9 @@
 
 #![allow(unsafe_code)] // asks the CUDA driver
 
-use std::ffi::c_int;
 use std::path::Path;
 
+#[cfg(feature = "cuda")]
 use cudarc::driver::{result, sys};
 use serde::Serialize;
 
@@ -83,6 +83,12 @@ pub fn may_have_nvidia_gpu() -> bool {
         .any(|path| Path::new(path).exists())
 }
 
+#[cfg(not(feature = "cuda"))]
+fn query() -> Result<Vec<Gpu>, String> {
+    Err("this build has no CUDA; the feature `cuda` of the crate adds it".into())
+}
+
+#[cfg(feature = "cuda")]
 fn query() -> Result<Vec<Gpu>, String> {
     // SAFETY: looks for the library by name and opens it; libcuda's start-up code has no demands on its caller.
     if !unsafe { sys::is_culib_present() } {
@@ -117,6 +123,7 @@ fn query() -> Result<Vec<Gpu>, String> {
 }
 
 /// The highest clock of a device's cores.
+#[cfg(feature = "cuda")]
 fn clock_mhz(device: sys::CUdevice) -> Option<u32> {
     let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE;
     // SAFETY: `device` came from the driver just now.
@@ -125,8 +132,9 @@ fn clock_mhz(device: sys::CUdevice) -> Option<u32> {
 }
 
 /// `580.65.06 (CUDA 13.0)`, or the known part of it.
+#[cfg(feature = "cuda")]
 fn driver_version() -> String {
-    let mut version: c_int = 0;
+    let mut version: std::ffi::c_int = 0;
     // SAFETY: the driver writes one integer to the address of one.
     let cuda = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().ok();
     let cuda = cuda.map(|()| format!("CUDA {}.{}", version / 1000, version % 1000 / 10));
@@ -144,6 +152,7 @@ fn module_version(text: &str) -> Option<String> {
 }
 
 /// `GPU-` and the sixteen bytes, grouped as `nvidia-smi` writes them.
+#[cfg(any(test, feature = "cuda"))]
 fn written_uuid(bytes: [u8; 16]) -> String {
     let mut written = "GPU".to_string();
     for (at, byte) in bytes.iter().enumerate() {

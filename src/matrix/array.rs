@@ -196,12 +196,12 @@ pub trait SharedBytes: Send + Sync {
 #[allow(unsafe_code)] // A promise of the implementor; this module has no unsafe block.
 pub unsafe trait ConstantBytes: SharedBytes {}
 
-/// A read-only array: a vector, an aligned buffer, or a window of shared bytes.
+/// A read-only array: a vector, an aligned buffer, or a window of shared bytes. Clones share its memory.
 pub enum Array<T> {
     /// A plain vector.
-    Vector(Vec<T>),
+    Vector(Arc<Vec<T>>),
     /// An aligned buffer.
-    Aligned(AlignedBuffer<T>),
+    Aligned(Arc<AlignedBuffer<T>>),
     /// A window of a mapped file, or of another library's array.
     Window(Window<T>),
 }
@@ -268,15 +268,30 @@ impl<T: Pod> Deref for Array<T> {
     }
 }
 
+impl<T> Clone for Array<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Vector(vector) => Self::Vector(vector.clone()),
+            Self::Aligned(buffer) => Self::Aligned(buffer.clone()),
+            Self::Window(window) => Self::Window(Window {
+                owner: window.owner.clone(),
+                range: window.range.clone(),
+                is_constant: window.is_constant,
+                element: PhantomData,
+            }),
+        }
+    }
+}
+
 impl<T> From<Vec<T>> for Array<T> {
     fn from(vector: Vec<T>) -> Self {
-        Self::Vector(vector)
+        Self::Vector(Arc::new(vector))
     }
 }
 
 impl<T> From<AlignedBuffer<T>> for Array<T> {
     fn from(buffer: AlignedBuffer<T>) -> Self {
-        Self::Aligned(buffer)
+        Self::Aligned(Arc::new(buffer))
     }
 }
 

@@ -16,8 +16,9 @@ use crate::error::{Error, Result};
 /// Maximal number of columns of a matrix: indices are `u32`, and the largest `u32` marks padding.
 pub const MOST_COLUMNS: usize = u32::MAX as usize;
 
-/// A sparse matrix in CSR: in owned memory, in a mapped file, or in the arrays of another library.
-#[derive(Debug)]
+/// A sparse matrix in CSR: in owned memory, in a mapped file, or in the arrays of another library. It never changes, and clones share its
+/// memory.
+#[derive(Debug, Clone)]
 pub struct Csr<T: Scalar> {
     rows: usize,
     cols: usize,
@@ -56,6 +57,7 @@ impl<T: Scalar> Csr<T> {
     }
 
     /// A matrix without rows, columns or nonzeros.
+    #[doc(hidden)]
     pub fn empty() -> Self {
         Self {
             rows: 0,
@@ -83,11 +85,13 @@ impl<T: Scalar> Csr<T> {
     }
 
     /// Bytes of the three arrays.
+    #[doc(hidden)]
     pub fn bytes(&self) -> u64 {
         self.view().bytes()
     }
 
     /// Bytes of the arrays that this object has allocated: without values in a mapped file, whose pages the system can drop.
+    #[doc(hidden)]
     pub fn memory_bytes(&self) -> u64 {
         let mapped = if self.values.may_change() { size_of_val::<[T]>(&self.values) } else { 0 };
         self.bytes() - mapped as u64
@@ -113,6 +117,7 @@ impl<T: Scalar> Csr<T> {
     }
 
     /// The same matrix with other column numbers, one for each entry, in a matrix of `cols` columns.
+    #[doc(hidden)]
     pub fn with_columns(self, cols: usize, columns: impl Into<Array<u32>>) -> Result<Self> {
         Self::try_new(self.rows, cols, self.row_pointers, columns, self.values)
     }
@@ -249,6 +254,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
     }
 
     /// Bytes of row pointers, columns and values of these rows.
+    #[doc(hidden)]
     pub fn bytes(&self) -> u64 {
         (self.rows as u64 + 1) * 8 + self.nnz() as u64 * (4 + size_of::<T>() as u64)
     }
@@ -270,6 +276,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
 
     /// Whether the whole matrix has at least one value and all values are equal bit for bit. Runs in the rayon pool of the
     /// caller.
+    #[doc(hidden)]
     pub fn has_equal_values(&self) -> bool {
         self.values.first().is_some_and(|first| {
             let bits = bytemuck::bytes_of(first);
@@ -279,12 +286,14 @@ impl<'a, T: Scalar> CsrView<'a, T> {
 
     /// The range of row `row` in `columns` and `values`.
     #[inline]
+    #[doc(hidden)]
     pub fn row_range(&self, row: usize) -> Range<usize> {
         self.row_pointers[row] as usize..self.row_pointers[row + 1] as usize
     }
 
     /// Number of nonzeros of row `row`.
     #[inline]
+    #[doc(hidden)]
     pub fn row_length(&self, row: usize) -> usize {
         (self.row_pointers[row + 1] - self.row_pointers[row]) as usize
     }
@@ -297,6 +306,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
 
     /// A view of the same entries divided into other rows, such as the segments of one long row: row `i` has the entries from
     /// `row_pointers[i]` up to `row_pointers[i + 1]`.
+    #[doc(hidden)]
     pub fn with_row_pointers(&self, row_pointers: &'a [u64]) -> Result<CsrView<'a, T>> {
         let rows = row_pointers.len().saturating_sub(1);
         let is_valid = row_pointers.last().is_some_and(|&end| end <= self.columns.len() as u64)
@@ -308,6 +318,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
     }
 
     /// A view of the rows `range`.
+    #[doc(hidden)]
     pub fn slice_rows(&self, range: Range<usize>) -> CsrView<'a, T> {
         CsrView {
             rows: range.len(),
@@ -326,6 +337,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
     }
 
     /// An error if the values are those of a mapped file that has changed since it was opened: results computed from them are invalid.
+    #[doc(hidden)]
     pub fn check_intact(&self) -> Result<()> {
         self.mapped.map_or(Ok(()), |Mapped(values)| values.check_intact())
     }
@@ -336,6 +348,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn clones_share_the_arrays_and_outlive_the_original() {
+        let matrix = Csr::try_new(1, 3, vec![0u64, 2], vec![0u32, 2], vec![1.0f64, 2.0]).unwrap();
+        let clone = matrix.clone();
+        assert_eq!(clone.view().values().as_ptr(), matrix.view().values().as_ptr());
+        assert_eq!(clone.view().columns().as_ptr(), matrix.view().columns().as_ptr());
+        drop(matrix);
+        assert_eq!(clone.view().row(0), (&[0, 2][..], &[1.0, 2.0][..]));
+    }
 
     #[test]
     fn has_equal_values_compares_bits_and_needs_a_value() {

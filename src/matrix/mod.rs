@@ -13,10 +13,14 @@ pub mod generate;
 pub mod info;
 pub mod io;
 pub mod multivector;
+#[cfg(feature = "ndarray")]
+mod ndarray_arrays;
 #[cfg(test)]
 mod refusal_tests;
 pub mod scalar;
 pub mod sell;
+#[cfg(feature = "sprs")]
+mod sprs_matrices;
 pub mod spy;
 pub mod statistics;
 pub mod transpose;

@@ -44,6 +44,21 @@ impl<T: Scalar> MultiVector<T> {
         Ok(result)
     }
 
+    /// A multivector with a copy of `values`: element (row, column) is `values[row * k + column]`. An error if there are not `rows * k`
+    /// values.
+    ///
+    /// ```
+    /// let x = rowloom::MultiVector::from_vec(2, 3, vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+    /// assert_eq!(x.row(1), [4.0, 5.0, 6.0]);
+    /// # Ok::<(), rowloom::Error>(())
+    /// ```
+    pub fn from_vec(rows: usize, k: usize, values: Vec<T>) -> Result<Self> {
+        if rows.checked_mul(k) != Some(values.len()) {
+            return Err(Error::usage(format!("{} values are not {rows} rows of {k}", values.len())));
+        }
+        Ok(Self { rows, k, leading_dimension: k, data: AlignedBuffer::copied_from(&values)? })
+    }
+
     /// A multivector with equal elements.
     pub fn filled(rows: usize, k: usize, value: T) -> Result<Self> {
         let mut result = Self::zeros(rows, k)?;
@@ -60,6 +75,7 @@ impl<T: Scalar> MultiVector<T> {
     }
 
     /// Some rows of the multivector that [`Self::random`] gives: `row(index)` is the number of row `index`.
+    #[doc(hidden)]
     pub fn random_rows(rows: usize, k: usize, seed: u64, row: impl Fn(usize) -> u64 + Sync) -> Result<Self> {
         let mut result = Self::zeros(rows, k)?;
         result.data_mut().par_chunks_mut(k.max(1)).with_min_len(1 + 4096 / k.max(1)).enumerate().for_each(
@@ -101,6 +117,11 @@ impl<T: Scalar> MultiVector<T> {
         &self.data[row * self.leading_dimension..][..self.k]
     }
 
+    /// The elements of a row, mutable.
+    pub fn row_mut(&mut self, row: usize) -> &mut [T] {
+        &mut self.data[row * self.leading_dimension..][..self.k]
+    }
+
     /// A view of the whole multivector.
     pub fn view(&self) -> MultiVectorView<'_, T> {
         MultiVectorView {
@@ -119,6 +140,16 @@ impl<T: Scalar> MultiVector<T> {
             leading_dimension: self.leading_dimension,
             data: &mut self.data,
         }
+    }
+}
+
+/// A copy, with the same leading dimension. Where the system refuses the memory it panics; [`MultiVector::zeros`] and a copy of the rows
+/// return an error instead.
+impl<T: Scalar> Clone for MultiVector<T> {
+    fn clone(&self) -> Self {
+        let data = AlignedBuffer::copied_from(&self.data);
+        let data = data.unwrap_or_else(|error| panic!("a multivector cannot be copied: {error}"));
+        Self { rows: self.rows, k: self.k, leading_dimension: self.leading_dimension, data }
     }
 }
 
@@ -178,6 +209,7 @@ impl<'a, T: Scalar> MultiVectorView<'a, T> {
     }
 
     /// The rows of a range, which must be inside.
+    #[doc(hidden)]
     pub fn rows_in(self, rows: std::ops::Range<usize>) -> Self {
         let begin = (rows.start * self.leading_dimension).min(self.data.len());
         Self { rows: rows.len(), data: &self.data[begin..], ..self }
@@ -231,6 +263,7 @@ impl<'a, T: Scalar> MultiVectorViewMut<'a, T> {
     }
 
     /// All elements, with the lifetime of the original borrow.
+    #[doc(hidden)]
     pub fn into_data(self) -> &'a mut [T] {
         self.data
     }
@@ -241,6 +274,7 @@ impl<'a, T: Scalar> MultiVectorViewMut<'a, T> {
     }
 
     /// The same view with a shorter borrow.
+    #[doc(hidden)]
     pub fn reborrow(&mut self) -> MultiVectorViewMut<'_, T> {
         MultiVectorViewMut {
             rows: self.rows,
@@ -251,6 +285,7 @@ impl<'a, T: Scalar> MultiVectorViewMut<'a, T> {
     }
 
     /// The first `row` rows, and the remaining rows.
+    #[doc(hidden)]
     pub fn split_at_row(self, row: usize) -> (Self, Self) {
         let Self { rows, k, leading_dimension, data } = self;
         let middle = row.saturating_mul(leading_dimension).min(data.len());
@@ -282,6 +317,26 @@ fn random_number<T: Scalar>(seed: u64, index: u64) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_a_vector_are_rows_and_a_wrong_number_of_them_is_refused() {
+        let x = MultiVector::from_vec(2, 3, vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
+        assert_eq!((x.row(0), x.row(1)), (&[1.0, 2.0, 3.0][..], &[4.0, 5.0, 6.0][..]));
+        for (rows, k) in [(2, 2), (3, 3), (usize::MAX, 2)] {
+            assert_eq!(MultiVector::from_vec(rows, k, vec![0.0; 6]).unwrap_err().exit_code(), 2);
+        }
+        assert_eq!(MultiVector::<f32>::from_vec(0, 3, vec![]).unwrap().rows(), 0);
+    }
+
+    #[test]
+    fn a_clone_has_its_own_elements_and_the_same_leading_dimension() {
+        let mut x = MultiVector::zeros_with_leading_dimension(3, 2, 5).unwrap();
+        x.row_mut(1).copy_from_slice(&[1.0, 2.0]);
+        let clone = x.clone();
+        x.row_mut(1)[0] = 7.0;
+        assert_eq!((clone.row(1), clone.leading_dimension()), (&[1.0, 2.0][..], 5));
+        assert_eq!((x.row(0), x.row(1), x.row(2)), (&[0.0, 0.0][..], &[7.0, 2.0][..], &[0.0, 0.0][..]));
+    }
 
     #[test]
     fn random_numbers_fill_the_interval_and_follow_the_seed() {

@@ -19,6 +19,7 @@ pub enum Dtype {
 
 impl Dtype {
     /// Bytes of one value.
+    #[doc(hidden)]
     pub fn bytes(self) -> usize {
         match self {
             Self::F64 => 8,
@@ -27,6 +28,7 @@ impl Dtype {
     }
 
     /// `f64` or `f32`.
+    #[doc(hidden)]
     pub fn name(self) -> &'static str {
         match self {
             Self::F64 => "f64",
@@ -58,10 +60,13 @@ pub trait Scalar: Number + bytemuck::Pod + PartialOrd + Default + fmt::Display +
     /// The type's name.
     const DTYPE: Dtype;
     /// One.
+    #[doc(hidden)]
     const ONE: Self;
     /// Half the distance from 1 to the next larger number: the largest relative error of a rounding.
+    #[doc(hidden)]
     const UNIT_ROUNDOFF: f64;
     /// The smallest positive (subnormal) number.
+    #[doc(hidden)]
     const SMALLEST: f64;
 
     /// The nearest value to `value`.

@@ -111,11 +111,13 @@ enum Route {
 impl Plan {
     /// The graph of one product, or of the work that remains of it. Chunks of lost devices go to the others; an error where no
     /// device can take them.
+    #[doc(hidden)]
     pub fn graph(&self, remaining: &Remaining) -> Result<PlannedGraph> {
         Builder::new(self).run_graph(remaining)
     }
 
     /// The graph that copies the resident part of A to the devices for which `to` is true; empty where nothing is resident.
+    #[doc(hidden)]
     pub fn prepare_graph(&self, to: &[bool]) -> PlannedGraph {
         Builder::new(self).prepare_graph(to)
     }

@@ -35,6 +35,7 @@ impl Plan {
     }
 
     /// The numbers of rows of the blocks in which the part `x` of X is copied to device number `index`.
+    #[doc(hidden)]
     pub fn x_block_rows(&self, index: usize, x: XPlan) -> Vec<u64> {
         self.blocks(index, x).iter().map(|block| block.end.saturating_sub(block.first)).collect()
     }

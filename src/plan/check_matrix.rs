@@ -20,9 +20,11 @@ type Checked = std::result::Result<(), String>;
 
 impl Plan {
     /// The name of a plan in messages whose file is not known.
+    #[doc(hidden)]
     pub const PLACE: &'static str = "the plan";
 
     /// Checks the plan against the matrix it is for: see [`Plan::check_fits`]. Computed in the rayon pool of the caller.
+    #[doc(hidden)]
     pub fn check_matrix(&self, work: &Work<'_>) -> Result<()> {
         self.check_fits(&work.fingerprint(), work.k() as u64, work.dtype())?;
         self.check().and_then(|()| self.compare(work)).map_err(|what| {

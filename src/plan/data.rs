@@ -16,6 +16,7 @@ pub const PLAN_VERSION: u32 = 8;
 /// How A gets to the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Mode {
     /// A is copied to the devices once; products move X and Y only.
     Resident,
@@ -187,36 +188,49 @@ pub struct SplitRow {
 
 /// All decisions about a product.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Plan {
     /// [`PLAN_VERSION`].
+    #[doc(hidden)]
     pub version: u32,
     /// The fingerprint of A.
+    #[doc(hidden)]
     pub matrix: Fingerprint,
     /// How Y comes about.
     #[serde(default, skip_serializing_if = "Output::is_default")]
+    #[doc(hidden)]
     pub output: Output,
     /// Columns of X and Y.
     pub k: u64,
     /// Value type.
+    #[doc(hidden)]
     pub dtype: Dtype,
     /// How A gets to the devices.
     pub mode: Mode,
     /// The storage order of X on the devices.
+    #[doc(hidden)]
     pub x_order: XOrder,
     /// Rates of the host's memory.
+    #[doc(hidden)]
     pub host: HostRates,
     /// The nodes and the network, where the devices are those of a simulated cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub cluster: Option<Cluster>,
     /// The devices, the host first.
+    #[doc(hidden)]
     pub devices: Vec<DevicePlan>,
     /// The chunks, ordered by row.
+    #[doc(hidden)]
     pub chunks: Vec<Chunk>,
     /// Rows that are split into several chunks.
+    #[doc(hidden)]
     pub split_rows: Vec<SplitRow>,
     /// Products that the plan was made for.
+    #[doc(hidden)]
     pub repeat: u64,
     /// Predicted seconds of the set-up.
+    #[doc(hidden)]
     pub set_up: SetUp,
     /// Predicted seconds of a product.
     pub predicted_s: f64,
@@ -226,6 +240,7 @@ pub struct Plan {
 
 impl Plan {
     /// Bytes of a row of X or Y.
+    #[doc(hidden)]
     pub fn row_bytes(&self) -> u64 {
         self.k.saturating_mul(self.dtype.bytes() as u64)
     }
@@ -236,16 +251,19 @@ impl Plan {
     }
 
     /// Bytes between the starts of two rows of X or Y on a device.
+    #[doc(hidden)]
     pub fn pitch_bytes(&self) -> u64 {
         pitch_bytes(self.row_bytes())
     }
 
     /// Bytes of some rows of X on a device.
+    #[doc(hidden)]
     pub fn x_bytes(&self, rows: u64) -> u64 {
         self.x_order.bytes(rows, self.k, self.dtype.bytes() as u64)
     }
 
     /// The rows of X that a device holds as consecutive rows; `None` where it holds a selection, columns or nothing.
+    #[doc(hidden)]
     pub fn held_rows(&self, x: XPlan) -> Option<XRows> {
         match x {
             XPlan::Whole if self.x_order == XOrder::Rows => Some(XRows { first: 0, end: self.matrix.cols }),
@@ -255,6 +273,7 @@ impl Plan {
     }
 
     /// Rows of a chunk's slice that are copied to the host.
+    #[doc(hidden)]
     pub fn result_rows(&self, chunk: &Chunk) -> u64 {
         self.output.result_rows(&chunk.rows, self.dtype) as u64
     }
@@ -265,6 +284,7 @@ impl Plan {
     }
 
     /// The kernel that computes a chunk on a device.
+    #[doc(hidden)]
     pub fn kernel_on(&self, chunk: &Chunk, device: u32) -> KernelId {
         match self.devices.get(device as usize).map(|device| device.profile.processor) {
             Some(Processor::Gpu) => chunk.gpu_kernel,
@@ -273,6 +293,7 @@ impl Plan {
     }
 
     /// The indices of the devices that may compute.
+    #[doc(hidden)]
     pub fn computing(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.devices.len() as u32).filter(|&device| self.devices[device as usize].computes)
     }

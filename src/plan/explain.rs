@@ -22,6 +22,7 @@ pub(super) fn list(names: &[&str]) -> String {
 
 impl Plan {
     /// The set-up time in words: parts that add up to [`super::SetUp::total_s`].
+    #[doc(hidden)]
     pub fn set_up_reason(&self) -> String {
         let gpus: Vec<usize> =
             (0..self.devices.len()).filter(|&index| self.devices[index].profile.link.is_some()).collect();
@@ -46,12 +47,14 @@ impl Plan {
     }
 
     /// The seconds that a first run on a machine adds to the set-up, where it has to compile kernels.
+    #[doc(hidden)]
     pub fn first_compile_s(&self) -> f64 {
         let used = self.devices.iter().filter(|device| device.chunks > 0);
         used.map(|device| device.profile.first_compile_s).fold(0.0, f64::max)
     }
 
     /// The time of a product in words: parts that add up to `predicted_s`.
+    #[doc(hidden)]
     pub fn product_reason(&self) -> String {
         let Some(last) = self.last_to_finish() else { return "since there are no rows".into() };
         let (device, Finish { x_s, chunks_s, longest, ends_s }) = (&self.devices[last], self.finish(last));

@@ -45,6 +45,7 @@ impl Plan {
     }
 
     /// An error unless the plan was made for this matrix, K and type.
+    #[doc(hidden)]
     pub fn check_fits(&self, matrix: &Fingerprint, k: u64, dtype: Dtype) -> Result<()> {
         let made_for = |what: &str, planned: String, given: String| {
             let reason = format!("the plan was made for {what} {planned}, not {given}");

@@ -308,6 +308,7 @@ fn host_bytes(
 
 impl Plan {
     /// Predicted finish time of a device that computes these chunks, whichever device they were planned for.
+    #[doc(hidden)]
     pub fn finish_s(&self, device: u32, chunks: impl IntoIterator<Item = usize>) -> f64 {
         let Some(device) = self.devices.get(device as usize) else { return 0.0 };
         self.finish_of(device, chunks.into_iter().filter_map(|chunk| self.chunks.get(chunk))).total_s()
@@ -354,6 +355,7 @@ impl Plan {
     }
 
     /// Seconds that a host's memory with these rates needs for all accesses of a product.
+    #[doc(hidden)]
     pub fn memory_s(&self, host: &HostRates) -> f64 {
         host.memory_s(self.memory_bytes(host))
     }

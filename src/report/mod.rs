@@ -4,7 +4,7 @@
 //! a network. All text is escaped; a value that is not a finite number leaves a gap and is counted below the figure.
 //!
 //! ```
-//! use rowloom::report::{Axis, Figure, Lines, Panel, Plot, Point, Scale, Series, SeriesStyle, svg};
+//! use rowloom::internal::report::{Axis, Figure, Lines, Panel, Plot, Point, Scale, Series, SeriesStyle, svg};
 //!
 //! let axis = |label: &str, scale| Axis { label: label.into(), scale, from_zero: true };
 //! let point = |x, y| Point { x, y, low: None, high: None, label: None };

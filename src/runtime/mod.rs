@@ -6,31 +6,31 @@
 //! [`Simulated`] runs a plan in virtual time on simulated devices. [`Timeline`] writes products into a trace.
 
 mod colmean;
-mod dense;
+pub(crate) mod dense;
 #[cfg(all(test, feature = "emulator"))]
 mod dense_tests;
 mod device_bank;
-mod device_list;
-mod device_memory;
+pub(crate) mod device_list;
+pub(crate) mod device_memory;
 #[cfg(all(test, feature = "emulator"))]
 mod device_memory_tests;
 #[cfg(all(test, feature = "emulator"))]
 mod fault_sweep;
 mod gemm;
-mod job;
+pub(crate) mod job;
 #[cfg(test)]
 mod kinds_tests;
 mod open;
-mod open_devices;
-mod operation_queue;
-mod planned;
-mod pool;
-mod recovery;
-mod report;
+pub(crate) mod open_devices;
+pub(crate) mod operation_queue;
+pub(crate) mod planned;
+pub(crate) mod pool;
+pub(crate) mod recovery;
+pub(crate) mod report;
 mod resolve;
-mod shared_device;
-mod simulate;
-mod spmm;
+pub(crate) mod shared_device;
+pub(crate) mod simulate;
+pub(crate) mod spmm;
 mod timeline;
 
 pub use colmean::{ColumnSums, ColumnSumsBuilder};

@@ -1,7 +1,7 @@
 //! The runtime: opened once, shared by all products of a program.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use super::cluster::Cluster;
@@ -18,7 +18,7 @@ use crate::cost::{Model, Refined};
 use crate::device::network::Communicator;
 use crate::device::{Description, Reports};
 use crate::error::{Error, Result};
-use crate::kernel::cpu::Kernels;
+use crate::kernel::cpu::{Kernels, slow_build};
 use crate::machine::{Machine, may_have_nvidia_gpu};
 use crate::matrix::ContentId;
 use crate::plan::{Plan, PlanRequest, ResidentLayout};
@@ -90,6 +90,7 @@ impl RuntimeBuilder {
 
     /// The clock of all reported times; without it, time zero is the opening of the runtime.
     #[must_use]
+    #[doc(hidden)]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
@@ -109,6 +110,7 @@ impl RuntimeBuilder {
 
     /// The worker threads of another runtime on the same machine, instead of new ones.
     #[must_use]
+    #[doc(hidden)]
     pub fn pool(mut self, machine: Machine, pool: Arc<Pool>) -> Self {
         self.pool = Some((machine, pool));
         self
@@ -139,6 +141,10 @@ impl RuntimeBuilder {
             devices.check_known()?;
         }
         let model = Model::named(&self.model)?;
+        static SAID: Once = Once::new();
+        if let Some(reason) = slow_build() {
+            SAID.call_once(|| tracing::warn!("{reason}"));
+        }
         let (looking, looked) = (Mutex::new(None), Arc::default());
         let inner = Inner { machine, pool, devices, bank, model, refine: self.refine, looking, looked };
         Ok(Runtime { inner: Arc::new(inner) })
@@ -176,36 +182,43 @@ impl Runtime {
     }
 
     /// The machine.
+    #[doc(hidden)]
     pub fn machine(&self) -> &Machine {
         &self.inner.machine
     }
 
     /// The worker threads.
+    #[doc(hidden)]
     pub fn pool(&self) -> &Arc<Pool> {
         &self.inner.pool
     }
 
     /// The clock of all reported times.
+    #[doc(hidden)]
     pub fn clock(&self) -> Clock {
         self.inner.bank.clock()
     }
 
     /// The devices, as they were named.
+    #[doc(hidden)]
     pub fn devices(&self) -> &Devices {
         &self.inner.devices
     }
 
     /// Whether times that earlier processes measured are used and updated.
+    #[doc(hidden)]
     pub fn refines(&self) -> bool {
         self.inner.refine
     }
 
     /// Whether a cost model of this machine is used.
+    #[doc(hidden)]
     pub fn has_model(&self) -> bool {
         self.inner.model.is_some()
     }
 
     /// The file of factors that products learn; `None` where none are kept.
+    #[doc(hidden)]
     pub fn refined_path(&self) -> Option<PathBuf> {
         let simulated = |word: &DeviceWord| matches!(word, DeviceWord::Simulated { .. });
         let is_simulated = matches!(&self.inner.devices, Devices::List(words) if words.iter().any(simulated));
@@ -228,6 +241,7 @@ impl Runtime {
 
     /// Starts to open the CUDA driver and the named cards on a thread of its own, so that a matrix can be read meanwhile. Does
     /// nothing for `auto` and where no card is named.
+    #[doc(hidden)]
     pub fn start_opening(&self) {
         if self.inner.devices.has_cuda() {
             self.look();
@@ -236,6 +250,7 @@ impl Runtime {
 
     /// Waits until no thread of the runtime opens a card. A process must not end meanwhile: the CUDA driver may crash. A program
     /// that keeps its runtimes in static variables, which are never dropped, calls this at its end.
+    #[doc(hidden)]
     pub fn finish_opening(&self) {
         let thread = self.inner.looking.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -244,6 +259,7 @@ impl Runtime {
     }
 
     /// The profiles of all devices. Opens the CUDA driver if cards may be among them.
+    #[doc(hidden)]
     pub fn resolve(&self, options: &ProductOptions) -> Result<Resolved> {
         let mut resolved = self.resolving(options).all()?;
         forbid_registering(&mut resolved, options);
@@ -283,6 +299,7 @@ impl Runtime {
     }
 
     /// The request for a plan of `uses` products of `work`; the same options give the same request everywhere.
+    #[doc(hidden)]
     pub fn request<'w>(
         &self,
         options: &ProductOptions,

@@ -19,6 +19,7 @@ pub struct Round {
 
 /// A fault from which the run recovered: the result is correct.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct FaultReport {
     /// The device.
     pub device: String,
@@ -43,12 +44,16 @@ pub struct Computed {
 
 /// The report of one run.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct RunReport {
     /// Start of the run, on the clock of its devices.
+    #[doc(hidden)]
     pub start_ns: u64,
     /// When Y was complete; if every product is checked, when it was checked.
+    #[doc(hidden)]
     pub end_ns: u64,
     /// Its rounds: one without faults; none if a single chunk on the host ran without a graph.
+    #[doc(hidden)]
     pub rounds: Vec<Round>,
     /// Its faults.
     pub faults: Vec<FaultReport>,
@@ -61,6 +66,7 @@ pub struct RunReport {
 
 impl RunReport {
     /// Of a run of the host without a graph.
+    #[doc(hidden)]
     pub fn of_host(start_ns: u64, end_ns: u64) -> Self {
         Self { start_ns, end_ns, rounds: Vec::new(), faults: Vec::new(), cancelled: false, check_s: None }
     }
@@ -71,6 +77,7 @@ impl RunReport {
     }
 
     /// The computations of chunks, in the order of their completions.
+    #[doc(hidden)]
     pub fn computed(&self) -> impl Iterator<Item = Computed> + '_ {
         let ns = self.end_ns.saturating_sub(self.start_ns);
         let direct = Computed { chunk: 0, device: DeviceId::HOST, ns };
@@ -79,6 +86,7 @@ impl RunReport {
     }
 
     /// Seconds from the start of the run to the end of the device's last chunk; zero if it had none.
+    #[doc(hidden)]
     pub fn finish_s(&self, device: DeviceId) -> f64 {
         let ends = self.rounds.iter().flat_map(|round| {
             round.outcome.records.iter().filter_map(move |record| match round.planned.task(record.task) {
@@ -90,6 +98,7 @@ impl RunReport {
     }
 
     /// The measured times by device of a plan of `devices` devices. `steady_state_s` are the seconds of a usual product.
+    #[doc(hidden)]
     pub fn observation(&self, devices: usize, steady_state_s: f64) -> Observation {
         let mut seen = vec![DeviceObservation::default(); devices];
         for Computed { chunk, device, ns } in self.computed() {
@@ -105,11 +114,13 @@ impl RunReport {
     }
 
     /// Number of completed tasks.
+    #[doc(hidden)]
     pub fn tasks(&self) -> usize {
         self.rounds.iter().map(|round| round.outcome.records.len()).sum::<usize>().max(1)
     }
 
     /// Bytes copied from one device to another without the host's memory.
+    #[doc(hidden)]
     pub fn peer_bytes(&self) -> u64 {
         let written = self.rounds.iter().flat_map(|round| {
             let graph = &round.planned.planned.graph;

@@ -9,8 +9,8 @@ use crossbeam::channel::{Sender, unbounded};
 use super::device_memory::DeviceMemory;
 use super::operation_queue::{COMPUTE, FaultLog, OperationQueue, OperationRecord};
 use crate::device::{
-    Completion, CudaDevice, CudaOptions, Description, Device, EmulatedOptions, Fault, FaultKind, Fence,
-    Memory, Operation, Pinned, Registration, Reports, StableBytes, StreamHandle,
+    Completion, CudaOptions, Description, Device, EmulatedOptions, Fault, FaultKind, Fence, Memory,
+    Operation, Pinned, Registration, Reports, StableBytes, StreamHandle,
 };
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
@@ -229,9 +229,8 @@ pub fn open_device(
     clock: Clock,
     reports: Reports,
 ) -> Result<AnyDevice> {
-    let failed = |fault: Fault| fault.into_error(name);
     if name.starts_with("cuda:") {
-        return Ok(Box::new(CudaDevice::open(name, cuda, clock, reports).map_err(failed)?));
+        return open_cuda(name, cuda, clock, reports);
     }
     if name.starts_with("emu:") {
         return open_emulated(name, emulated, clock, reports);
@@ -239,6 +238,18 @@ pub fn open_device(
     Err(Error::usage(format!(
         "{name} cannot be opened: simulated devices compute no values, only times; use cpu, cuda:0 or emu:0"
     )))
+}
+
+#[cfg(feature = "cuda")]
+fn open_cuda(name: &str, options: CudaOptions, clock: Clock, reports: Reports) -> Result<AnyDevice> {
+    let device = crate::device::CudaDevice::open(name, options, clock, reports);
+    Ok(Box::new(device.map_err(|fault| fault.into_error(name))?))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn open_cuda(name: &str, _: CudaOptions, _: Clock, _: Reports) -> Result<AnyDevice> {
+    let reason = crate::device::cuda::ABSENT.into();
+    Err(Error::Device { device: name.into(), reason })
 }
 
 #[cfg(feature = "emulator")]

@@ -31,6 +31,7 @@ impl<'plan> Simulated<'plan> {
     }
 
     /// The descriptions of all devices, the host first.
+    #[doc(hidden)]
     pub fn descriptions(&self) -> Vec<Description> {
         let (sender, _) = unbounded();
         let simulation = simulation(self.plan);

@@ -29,7 +29,6 @@ mod regret;
 mod resident;
 mod sampling;
 mod scaling;
-mod solver;
 mod summary;
 mod synchronous_device;
 mod table;
@@ -64,10 +63,6 @@ pub use record::{BYTE_MODEL, Measured, Record, add_speedups, records_of};
 pub use regret::{REGRET_NOISE, Regret};
 pub use resident::{ResidentBench, batch};
 pub use sampling::{BenchSettings, Sampler, TIME_CAP_S};
-pub use solver::{
-    PowerSettings, SolverReport, SpectrumEnd, SubspaceSettings, power_iteration, start_vectors,
-    subspace_iteration,
-};
 pub use summary::{Summary, compulsory_bytes, used_columns};
 pub use synchronous_device::SynchronousDevice;
 pub use table::{csv, markdown};

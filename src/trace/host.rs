@@ -16,7 +16,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tracing::Level;
 use tracing_chrome::{ChromeLayerBuilder, FlushGuard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -250,16 +250,6 @@ fn add(trace: &mut Trace, events: &[Event], offset: Offset, end_ns: u64) {
         for (name, start_ns, end_ns, arguments) in thread.closed {
             let (name, category) = (name.to_owned(), Category::Host);
             trace.span(Span { lane, name, category, start_ns, end_ns, arguments });
-        }
-    }
-}
-
-impl Trace {
-    /// Records the error of a clock's alignment with the trace's clock, as `clock_alignment` in the metadata.
-    pub fn clock_error(&mut self, clock: &str, error_ns: u64) {
-        let alignment = self.metadata.entry("clock_alignment").or_insert_with(|| json!({}));
-        if let Value::Object(clocks) = alignment {
-            clocks.insert(clock.to_owned(), json!({ "error_ns": error_ns }));
         }
     }
 }

@@ -30,6 +30,7 @@ pub(super) struct Interval {
 
 impl Trace {
     /// Fails if [`Trace::write`] would have to move a span, or would fail.
+    #[doc(hidden)]
     pub fn check(&self) -> Result<()> {
         self.overlaps().map_err(Error::Internal)
     }
@@ -40,6 +41,7 @@ impl Trace {
     }
 
     /// Moves spans apart as [`Trace::write`] does, so that a summary is equal to that of the written file.
+    #[doc(hidden)]
     pub fn separate_spans(&mut self) -> Result<()> {
         let (times, adjustments) = self.corrected_times()?;
         for (span, time) in self.spans.iter_mut().zip(times) {

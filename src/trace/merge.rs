@@ -23,6 +23,7 @@ pub fn of_rank(name: &str) -> Option<(usize, &str)> {
 
 impl Trace {
     /// The trace as [`Trace::write`] writes it, to be sent to another rank.
+    #[doc(hidden)]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = BufWriter::new(Vec::new());
         self.write_to(&mut bytes)?;
@@ -31,6 +32,7 @@ impl Trace {
     }
 
     /// Adds the trace of a rank, whose clock shows `ahead_ns` more than that of this trace. Times before zero become zero.
+    #[doc(hidden)]
     pub fn add_rank(&mut self, rank: usize, other: Self, ahead_ns: i64) {
         let moved = |ns: u64| u64::try_from(i128::from(ns) - i128::from(ahead_ns)).unwrap_or(0);
         let (processes, lanes) = (self.processes.len() as u32, self.lanes.len() as u32);

@@ -12,6 +12,7 @@
 
 mod clock;
 mod critical;
+#[cfg(feature = "cli")]
 mod host;
 mod host_steps;
 mod intervals;
@@ -30,6 +31,7 @@ mod write;
 
 pub use clock::Clock;
 pub use critical::{Bottleneck, CategoryShare, CriticalPath, Step};
+#[cfg(feature = "cli")]
 pub use host::{HostSpans, PROGRAM};
 pub use host_steps::HostStep;
 pub use merge::{RANKS_KEY, of_rank, rank_process};

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// A process of a trace: a device, or the program itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -218,6 +218,7 @@ pub struct Trace {
 
 impl Trace {
     /// The process of that name; adds it if it is new.
+    #[doc(hidden)]
     pub fn process(&mut self, name: &str) -> ProcessId {
         let known = self.processes.iter().position(|process| process == name);
         ProcessId(known.unwrap_or_else(|| {
@@ -227,6 +228,7 @@ impl Trace {
     }
 
     /// The lane of that name in a process; adds it if it is new. Viewers show lanes in the order in which they were added.
+    #[doc(hidden)]
     pub fn lane(&mut self, process: ProcessId, name: &str) -> LaneId {
         let known = self.lanes.iter().position(|lane| lane.process == process && lane.name == name);
         LaneId(known.unwrap_or_else(|| {
@@ -245,17 +247,20 @@ impl Trace {
     }
 
     /// Adds a span; spans may come in any order.
+    #[doc(hidden)]
     pub fn span(&mut self, span: Span) -> SpanId {
         self.spans.push(span);
         SpanId((self.spans.len() - 1) as u32)
     }
 
     /// Adds an arrow: `to` depends on `from`.
+    #[doc(hidden)]
     pub fn flow(&mut self, from: SpanId, to: SpanId) {
         self.flows.push((from, to));
     }
 
     /// Adds a value of a counter; it holds until the next one.
+    #[doc(hidden)]
     pub fn counter(&mut self, process: ProcessId, name: &str, at_ns: u64, value: f64) {
         let known =
             self.counters.iter().position(|counter| counter.process == process && counter.name == name);
@@ -266,42 +271,59 @@ impl Trace {
         self.samples.push(Sample { counter, at_ns, value });
     }
 
+    /// Records the error of a clock's alignment with the trace's clock, as `clock_alignment` in the metadata.
+    #[doc(hidden)]
+    pub fn clock_error(&mut self, clock: &str, error_ns: u64) {
+        let alignment = self.metadata.entry("clock_alignment").or_insert_with(|| json!({}));
+        if let Value::Object(clocks) = alignment {
+            clocks.insert(clock.to_owned(), json!({ "error_ns": error_ns }));
+        }
+    }
+
     /// Sets a metadata value of the trace: the configuration, the machine, a clock's error. A later value replaces an earlier one.
+    #[doc(hidden)]
     pub fn metadata(&mut self, key: &str, value: Value) {
         self.metadata.insert(key.to_owned(), value);
     }
 
     /// The metadata value of `key`.
+    #[doc(hidden)]
     pub fn metadata_value(&self, key: &str) -> Option<&Value> {
         self.metadata.get(key)
     }
 
     /// All spans, in the order they were added.
+    #[doc(hidden)]
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }
 
     /// All arrows.
+    #[doc(hidden)]
     pub fn flows(&self) -> &[(SpanId, SpanId)] {
         &self.flows
     }
 
     /// The number of counter values.
+    #[doc(hidden)]
     pub fn sample_count(&self) -> usize {
         self.samples.len()
     }
 
     /// Names of all processes.
+    #[doc(hidden)]
     pub fn processes(&self) -> impl Iterator<Item = &str> {
         self.processes.iter().map(String::as_str)
     }
 
     /// All lanes, as names of process and lane.
+    #[doc(hidden)]
     pub fn lanes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.lanes.iter().map(|lane| (self.process_name(lane.process), lane.name.as_str()))
     }
 
     /// Corrections in the file that this trace was read from.
+    #[doc(hidden)]
     pub fn adjustments(&self) -> Adjustments {
         self.adjustments
     }

@@ -12,12 +12,14 @@ const HEAD_BYTES: u64 = 256 << 10;
 
 impl Trace {
     /// Whether a file that starts with `text` is a trace that Rowloom wrote.
+    #[doc(hidden)]
     pub fn is_own_start(text: &str) -> bool {
         text.starts_with("{\"displayTimeUnit\":") && text.contains(&format!("\"{FORMAT_KEY}\":"))
     }
 
     /// Whether [`Trace::write`] to `path` would replace a file that is no trace of Rowloom. An empty file counts as absent; pipes and
     /// devices are written to as they are.
+    #[doc(hidden)]
     pub fn would_replace_other_file(path: &Path) -> bool {
         let Ok(metadata) = std::fs::metadata(path) else { return false };
         if !metadata.is_file() || metadata.len() == 0 {

@@ -35,6 +35,7 @@ impl Trace {
     }
 
     /// The trace that [`Trace::to_bytes`] gave.
+    #[doc(hidden)]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::parse(Path::new("the trace of a rank"), bytes)
     }

@@ -139,6 +139,7 @@ pub struct Prediction {
 
 impl Trace {
     /// The summary; of several runs it describes the median one.
+    #[doc(hidden)]
     pub fn summary(&self) -> Summary {
         let lengths = run_lengths(&self.spans);
         let (run, runs) = median_run(lengths);

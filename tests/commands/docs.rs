@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::support::Place;
 use crate::support::python::validate;
-use rowloom::kernel::TABLE;
-use rowloom::kernel::vectors::VECTOR_KERNELS;
+use rowloom::internal::kernel::TABLE;
+use rowloom::internal::kernel::vectors::VECTOR_KERNELS;
 
 /// Every document and its text.
 fn documents() -> Vec<(PathBuf, String)> {
@@ -163,8 +163,11 @@ fn the_catalogue_has_every_kernel() {
         let row = catalogue
             .lines()
             .find(|line| line.starts_with('|') && line.contains(&format!("`{}`", kernel.name)));
-        let order =
-            if kernel.order == rowloom::kernel::Order::Canonical { "| canonical |" } else { "| free |" };
+        let order = if kernel.order == rowloom::internal::kernel::Order::Canonical {
+            "| canonical |"
+        } else {
+            "| free |"
+        };
         assert!(row.is_some_and(|row| row.contains(order)), "{} {order}", kernel.name);
     }
     for kernel in VECTOR_KERNELS {

@@ -111,7 +111,7 @@ fn only_commands_that_may_use_a_gpu_load_the_driver() {
 
 #[test]
 fn the_matrix_is_read_while_the_driver_starts() {
-    if !rowloom::machine::may_have_nvidia_gpu() {
+    if !rowloom::internal::machine::may_have_nvidia_gpu() {
         crate::skip::skip("gpu", "without NVIDIA's kernel module the driver is asked first");
         return;
     }

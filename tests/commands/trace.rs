@@ -1,7 +1,7 @@
 //! `rowloom trace`: the summary of a trace that the library wrote; other files are refused.
 
 use crate::support::{Place, SMALL};
-use rowloom::trace::{Arguments, Category, Span, Trace};
+use rowloom::internal::trace::{Arguments, Category, Span, Trace};
 
 /// Two runs, each with a copy, a second copy and a kernel whose first half overlaps it; and a step of the program. Tasks take
 /// milliseconds; run 1 is the slower one.

@@ -1,13 +1,13 @@
 //! Shares and rates follow measured times. The times are those of simulated devices.
 
 use rowloom::Runtime;
-use rowloom::adapt::{corrected_by, is_shared, moved_share, scale_times};
-use rowloom::cost::preset;
-use rowloom::kernel::{KernelId, Processor};
-use rowloom::matrix::{Csr, generate};
-use rowloom::plan::{DeviceSpec, Mode, Plan, PlanRequest, make};
-use rowloom::runtime::{ProductOptions, RunReport, Simulated};
-use rowloom::work::Work;
+use rowloom::internal::adapt::{corrected_by, is_shared, moved_share, scale_times};
+use rowloom::internal::cost::preset;
+use rowloom::internal::kernel::{KernelId, Processor};
+use rowloom::internal::matrix::{Csr, generate};
+use rowloom::internal::plan::{DeviceSpec, Mode, Plan, PlanRequest, make};
+use rowloom::internal::runtime::{ProductOptions, RunReport, Simulated};
+use rowloom::internal::work::Work;
 
 fn stencil() -> Csr<f64> {
     generate("stencil27,n=60", 1, 1 << 30).unwrap().matrix

@@ -1,11 +1,11 @@
 //! Checked products: silent faults of devices are found, named and recovered from; right products are never called wrong.
 
-use rowloom::kernel::check::{Applied, Operator, wrong_rows};
-use rowloom::kernel::scaling::scaling;
-use rowloom::kernel::{reference, verify};
-use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::plan::Mode;
-use rowloom::runtime::{Check, Runtime};
+use rowloom::internal::kernel::check::{Applied, Operator, wrong_rows};
+use rowloom::internal::kernel::scaling::scaling;
+use rowloom::internal::kernel::{reference, verify};
+use rowloom::internal::matrix::{Csr, MultiVector, generate};
+use rowloom::internal::plan::Mode;
+use rowloom::internal::runtime::{Check, Runtime};
 use rowloom::{Error, Result};
 
 fn matrix(words: &str) -> Csr<f64> {

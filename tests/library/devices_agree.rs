@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rowloom::adapt::Resolved;
-use rowloom::cost::{cpu_profile, emulated_profile, host_rates};
-use rowloom::kernel::cpu::Kernels;
-use rowloom::kernel::cuda::{CUDA_KERNELS, Variant};
-use rowloom::kernel::{KernelId, Order, reference};
-use rowloom::machine::Machine;
-use rowloom::matrix::{Csr, MultiVector, Scalar, generate};
-use rowloom::plan::{DeviceSpec, Mode, Plan, Registered, XPlan};
-use rowloom::runtime::{FaultReport, Pool, Product, ProductOptions, RunReport, Runtime, Transfer};
+use rowloom::internal::adapt::Resolved;
+use rowloom::internal::cost::{cpu_profile, emulated_profile, host_rates};
+use rowloom::internal::kernel::cpu::Kernels;
+use rowloom::internal::kernel::cuda::{CUDA_KERNELS, Variant};
+use rowloom::internal::kernel::{KernelId, Order, reference};
+use rowloom::internal::machine::Machine;
+use rowloom::internal::matrix::{Csr, MultiVector, Scalar, generate};
+use rowloom::internal::plan::{DeviceSpec, Mode, Plan, Registered, XPlan};
+use rowloom::internal::runtime::{FaultReport, Pool, Product, ProductOptions, RunReport, Runtime, Transfer};
 use rowloom::{Error, Result};
 
 /// The devices and settings of a product.

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rowloom::device::cuda::Driver;
-use rowloom::device::network::{Communicator, thread_communicators, thread_communicators_with_device_memory};
-use rowloom::graph::{Graph, TaskId, TaskKind};
-use rowloom::matrix::{Csr, MultiVector};
-use rowloom::plan::Item;
-use rowloom::runtime::{Check, ProductOptions, RunReport};
+use rowloom::internal::device::cuda::Driver;
+use rowloom::internal::device::network::{
+    Communicator, thread_communicators, thread_communicators_with_device_memory,
+};
+use rowloom::internal::graph::{Graph, TaskId, TaskKind};
+use rowloom::internal::matrix::{Csr, MultiVector};
+use rowloom::internal::plan::Item;
+use rowloom::internal::runtime::{Check, ProductOptions, RunReport};
 use rowloom::{Error, Result, Runtime};
 
 use crate::ranks::{MATRICES, bits, block, filled, host, matrix, multiplied, on_ranks, run_ranks, values};
@@ -109,8 +111,9 @@ fn rows_are_packed_sent_received_and_stored_without_copies_to_the_host() {
         let graph = &direct.rounds[0].planned.planned.graph;
         let find = |kind: TaskKind, item: &dyn Fn(&Item) -> bool| {
             let planned = &direct.rounds[0].planned.planned;
-            let is_found =
-                |task: &rowloom::graph::Task| task.kind == kind && item(&planned.items[task.item as usize]);
+            let is_found = |task: &rowloom::internal::graph::Task| {
+                task.kind == kind && item(&planned.items[task.item as usize])
+            };
             TaskId(planned.graph.tasks().iter().position(is_found).unwrap() as u32)
         };
         let to = |item: &Item| matches!(item, Item::ToRank { .. });
@@ -218,7 +221,7 @@ fn a_trace_names_the_messages_in_device_memory() {
             cluster.runtime().start_recording();
             let mut product = cluster.product(block(cluster, &a, 2)).columns(2).build().unwrap();
             multiplied(&mut product, true).unwrap();
-            let mut trace = rowloom::trace::Trace::default();
+            let mut trace = rowloom::internal::trace::Trace::default();
             cluster.runtime().add_operations(&mut trace);
             String::from_utf8(trace.to_bytes().unwrap()).unwrap()
         });

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use rowloom::cost::{Model, cpu_profile, emulated_profile, host_rates};
-use rowloom::kernel::verify;
-use rowloom::machine::Machine;
-use rowloom::matrix::io::{ReadOptions, cache, read};
-use rowloom::matrix::{Csr, Loaded, MultiVector, generate};
-use rowloom::plan::{DeviceSpec, Mode, Plan, PlanRequest, make};
-use rowloom::runtime::{Pool, Runtime};
-use rowloom::work::Work;
+use rowloom::internal::cost::{Model, cpu_profile, emulated_profile, host_rates};
+use rowloom::internal::kernel::verify;
+use rowloom::internal::machine::Machine;
+use rowloom::internal::matrix::io::{ReadOptions, cache, read};
+use rowloom::internal::matrix::{Csr, Loaded, MultiVector, generate};
+use rowloom::internal::plan::{DeviceSpec, Mode, Plan, PlanRequest, make};
+use rowloom::internal::runtime::{Pool, Runtime};
+use rowloom::internal::work::Work;
 use rowloom::{Error, Result};
 use serde_json::Value;
 

@@ -3,9 +3,9 @@
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use rowloom::device::cuda::Driver;
-use rowloom::matrix::generate;
-use rowloom::plan::Mode;
+use rowloom::internal::device::cuda::Driver;
+use rowloom::internal::matrix::generate;
+use rowloom::internal::plan::Mode;
 
 use super::devices_agree::{Case, expected, faulty, pool, words};
 

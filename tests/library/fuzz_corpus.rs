@@ -7,9 +7,9 @@ mod targets;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::plan::{Mode, Plan};
-use rowloom::runtime::{ProductOptions, Runtime};
+use rowloom::internal::matrix::{Csr, MultiVector, generate};
+use rowloom::internal::plan::{Mode, Plan};
+use rowloom::internal::runtime::{ProductOptions, Runtime};
 use targets::TARGETS;
 
 fn corpus() -> PathBuf {

@@ -2,12 +2,12 @@
 //! bit, and is within the rounding bound of the product in twice the precision.
 
 use proptest::prelude::*;
-use rowloom::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
-use rowloom::kernel::order::{SEGMENT, SPAN};
-use rowloom::kernel::{KernelId, KindOfWork, Processor, Schedule, kernels_of, reference, verify};
-use rowloom::machine::Isa;
-use rowloom::matrix::convert::coo_to_csr;
-use rowloom::matrix::{Coo, Csr, MultiVector, Scalar, generate};
+use rowloom::internal::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
+use rowloom::internal::kernel::order::{SEGMENT, SPAN};
+use rowloom::internal::kernel::{KernelId, KindOfWork, Processor, Schedule, kernels_of, reference, verify};
+use rowloom::internal::machine::Isa;
+use rowloom::internal::matrix::convert::coo_to_csr;
+use rowloom::internal::matrix::{Coo, Csr, MultiVector, Scalar, generate};
 
 fn x_for<T: Scalar>(rows: usize, k: usize) -> MultiVector<T> {
     let mut state = 1u64;

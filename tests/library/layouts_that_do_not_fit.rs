@@ -1,7 +1,7 @@
 //! A layout of A that the planner chose and that does not fit in memory is replaced by CSR, which A has already.
 
-use rowloom::kernel::KernelId;
-use rowloom::runtime::ProductOptions;
+use rowloom::internal::kernel::KernelId;
+use rowloom::internal::runtime::ProductOptions;
 use rowloom::{Csr, Error, MultiVector, Runtime};
 
 /// A model in which CSR is the slower layout on the CPU, so that plans convert A to sliced ELLPACK.

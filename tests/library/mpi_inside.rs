@@ -6,8 +6,8 @@ use mpi::collective::CommunicatorCollectives;
 use mpi::ffi;
 use mpi::point_to_point::{Destination, Source};
 use mpi::topology::{Color, Communicator as _};
-use rowloom::device::network::Communicator;
-use rowloom::matrix::MultiVector;
+use rowloom::internal::device::network::Communicator;
+use rowloom::internal::matrix::MultiVector;
 use rowloom::{Error, Result, Runtime};
 
 use crate::ranks::{bits, block, filled, host, matrix, values};

@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Barrier};
 
-use rowloom::plan::Mode;
-use rowloom::runtime::Round;
+use rowloom::internal::plan::Mode;
+use rowloom::internal::runtime::Round;
 use rowloom::{Csr, MultiVector, Product, Runtime};
 
 const MATRIX: &str = "uniform,rows=1500,degree=60";

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::ranks::{block, matrix, on_ranks, values};
-use rowloom::kernel::KernelId;
-use rowloom::matrix::MultiVector;
-use rowloom::plan::Mode;
-use rowloom::runtime::{Check, ProductOptions, Transfer};
+use rowloom::internal::kernel::KernelId;
+use rowloom::internal::matrix::MultiVector;
+use rowloom::internal::plan::Mode;
+use rowloom::internal::runtime::{Check, ProductOptions, Transfer};
 use rowloom::{Csr, Result, Runtime};
 
 fn runtime(devices: &str) -> Runtime {
@@ -53,7 +53,7 @@ fn options_of_dense_products_change_the_plan_and_not_the_product() {
         Ok(bound.c_mut().row_mut(0).to_vec())
     });
     assert_eq!(scaled.unwrap(), [2.0; 6]);
-    let one_kernel = runtime.gemm(Arc::new(a), 6).kernel(KernelId::CpuGemm).build().unwrap();
+    let one_kernel = runtime.gemm(Arc::new(a), 6).kernel("cpu_gemm").unwrap().build().unwrap();
     assert!(one_kernel.plan().chunks.iter().all(|chunk| chunk.cpu_kernel == KernelId::CpuGemm));
 }
 

@@ -1,9 +1,9 @@
 //! X and Y in page-locked memory are copied in place, with the same bits; large staged copies by all threads have the same bits too.
 
-use rowloom::graph::TaskKind;
-use rowloom::kernel::reference;
-use rowloom::plan::Mode;
-use rowloom::runtime::{PageLocked, Product};
+use rowloom::internal::graph::TaskKind;
+use rowloom::internal::kernel::reference;
+use rowloom::internal::plan::Mode;
+use rowloom::internal::runtime::{PageLocked, Product, ProductOptions, Transfer};
 use rowloom::{Csr, MultiVector, Runtime};
 
 fn open(devices: &str) -> Runtime {
@@ -27,8 +27,9 @@ fn same_bits(left: &[f64], right: &[f64]) -> bool {
 /// The number of tasks of a kind in the last product.
 fn tasks(product: &Product<'_, f64>, kind: TaskKind) -> usize {
     let rounds = &product.last_report().unwrap().rounds;
-    let of_round =
-        |graph: &rowloom::graph::Graph| graph.tasks().iter().filter(|task| task.kind == kind).count();
+    let of_round = |graph: &rowloom::internal::graph::Graph| {
+        graph.tasks().iter().filter(|task| task.kind == kind).count()
+    };
     rounds.iter().map(|round| of_round(&round.planned.planned.graph)).sum()
 }
 
@@ -133,4 +134,58 @@ fn large_slices_merged_by_all_threads_have_the_same_bits() {
     }
     let largest = product.plan().chunks.iter().map(|chunk| chunk.slice_rows()).max().unwrap();
     assert!(largest * 8 * k as u64 >= 2 << 20, "slices of {largest} rows are merged by one thread");
+}
+
+#[test]
+fn scaled_products_on_bound_arrays_have_the_bits_of_scaled_products() {
+    const FACTORS: [(f64, f64); 4] = [(0.5, -1.0), (1.0, 0.0), (-2.0 / 3.0, 1.0), (1.5, 0.25)];
+    let a = Csr::<f64>::generate("stencil5,n=24").unwrap();
+    let x = MultiVector::random(a.cols(), 4, 7).unwrap();
+    let start = MultiVector::random(a.rows(), 4, 8).unwrap();
+    for devices in ["cpu", "emu:0", "cpu,emu:0"] {
+        for transfer in [Transfer::Auto, Transfer::Staged] {
+            let runtime = open(devices);
+            let build =
+                || runtime.product(&a).columns(4).uses(1000).transfer(transfer).reproducible(true).build();
+            let (mut want, mut product) = (start.clone(), build().unwrap());
+            product.apply_into(&x, &mut want).unwrap();
+            for (alpha, beta) in FACTORS {
+                product.apply_scaled(alpha, &x, beta, &mut want).unwrap();
+            }
+            let (mut y, mut product) = (start.clone(), build().unwrap());
+            let scaled = product.bind(&x, &mut y, |bound| {
+                bound.apply()?;
+                FACTORS.iter().try_for_each(|&(alpha, beta)| bound.apply_scaled(alpha, beta))
+            });
+            scaled.unwrap();
+            assert!(same_bits(y.data(), want.data()), "{devices}, {transfer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_registered_y_is_staged_from_the_first_scaled_product_that_reads_it() {
+    let a = Csr::<f64>::generate("stencil5,n=24").unwrap();
+    let (x, mut y) = (MultiVector::random(a.cols(), 4, 7).unwrap(), MultiVector::zeros(a.rows(), 4).unwrap());
+    let runtime = open("emu:0");
+    let mut resolved = runtime.resolve(&ProductOptions::default()).unwrap();
+    // Slow host copies, a fast link and free registration make the plan choose registered memory.
+    (resolved.host.memory_gb_per_s, resolved.host.copy_gb_per_s) = (0.01, 0.01);
+    for link in resolved.devices.iter_mut().filter_map(|device| device.profile.link.as_mut()) {
+        (link.to_device_gb_per_s, link.from_device_gb_per_s, link.latency_us) = (500.0, 500.0, 0.0);
+        link.register_s_per_gb = Some(0.0);
+    }
+    let builder = runtime.product(&a).columns(4).uses(1000).reproducible(true);
+    let mut product = builder.resolved(resolved).build().unwrap();
+    let is_registered =
+        |product: &Product<'_, f64>| product.plan().devices.iter().any(|device| device.registered.y);
+    let bound = product.bind(&x, &mut y, |bound| {
+        bound.apply()?;
+        assert!(is_registered(bound.product()), "{:?}", bound.product().plan().reasons);
+        bound.apply_scaled(0.5, 2.0)?;
+        assert!(!is_registered(bound.product()));
+        bound.apply_scaled(1.0, 0.0)
+    });
+    bound.unwrap();
+    assert!(same_bits(y.data(), expected(&a, &x).data()));
 }

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use rowloom::device::network::{Communicator, thread_communicators};
-use rowloom::graph::{Graph, TaskId, TaskKind};
-use rowloom::kernel::verify::verify;
-use rowloom::matrix::{Csr, Dtype, MultiVector, generate};
-use rowloom::runtime::{Cluster, ClusterProduct, RowBlock, Vectors};
+use rowloom::internal::device::network::{Communicator, thread_communicators};
+use rowloom::internal::graph::{Graph, TaskId, TaskKind};
+use rowloom::internal::kernel::verify::verify;
+use rowloom::internal::matrix::{Csr, Dtype, MultiVector, generate};
+use rowloom::internal::runtime::{Cluster, ClusterProduct, RowBlock, Vectors};
 use rowloom::{Error, Result, Runtime};
 
 pub(crate) fn matrix(spec: &str) -> Csr<f64> {
@@ -334,7 +334,7 @@ fn a_sum_over_ranks_is_a_task_that_a_trace_shows_after_the_messages_that_it_wait
         cluster.runtime().start_recording();
         let mut product = cluster.product(block(cluster, &a, 2)).columns(2).build().unwrap();
         filled(product.vectors().unwrap()).norm().unwrap();
-        let mut trace = rowloom::trace::Trace::default();
+        let mut trace = rowloom::internal::trace::Trace::default();
         cluster.runtime().add_operations(&mut trace);
         String::from_utf8(trace.to_bytes().unwrap()).unwrap()
     });

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rowloom::device::network::{Communicator, thread_communicators_with_timeout};
-use rowloom::matrix::MultiVector;
-use rowloom::runtime::{Cluster, ProductOptions, Vectors};
-use rowloom::{Error, Result, Runtime};
+use rowloom::internal::device::network::{Communicator, thread_communicators_with_timeout};
+use rowloom::internal::runtime::{Cluster, ProductOptions};
+use rowloom::{Error, MultiVector, Result, Runtime, Vectors};
 
 use crate::ranks::{bits, block, filled, host, matrix, run_ranks};
 

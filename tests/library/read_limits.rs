@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 use std::process::Command;
 
 use rowloom::Error;
-use rowloom::matrix::io::{ReadOptions, read, read_dense};
+use rowloom::internal::matrix::io::{ReadOptions, read, read_dense};
 
 const IS_CHILD: &str = "ROWLOOM_TEST_INSIDE_LIMIT";
 const ADDRESS_SPACE_KIB: u64 = 1 << 20;

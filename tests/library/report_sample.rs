@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use rowloom::report::{
+use rowloom::internal::report::{
     Answer, Axis, Bars, Ceiling, Cell, Column, Figure, HeatMap, Lane, Lines, Missing, Panel, Plot, Point,
     Report, Roofline, RooflinePoint, Scale, Series, SeriesStyle, Span, Table, Timeline, WarningGroup, html,
     share_colours, svg, timeline_svg,

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use rowloom::adapt::Resolved;
-use rowloom::cost::{Correction, Profile, cpu_profile, emulated_profile, host_rates};
-use rowloom::kernel::{KernelId, Order, reference};
-use rowloom::machine::Machine;
-use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::plan::{DeviceSpec, Mode};
-use rowloom::runtime::{Pool, ProductOptions, Runtime};
+use rowloom::internal::adapt::Resolved;
+use rowloom::internal::cost::{Correction, Profile, cpu_profile, emulated_profile, host_rates};
+use rowloom::internal::kernel::{KernelId, Order, reference};
+use rowloom::internal::machine::Machine;
+use rowloom::internal::matrix::{Csr, MultiVector, generate};
+use rowloom::internal::plan::{DeviceSpec, Mode};
+use rowloom::internal::runtime::{Pool, ProductOptions, Runtime};
 
 /// Matrices with long rows that are cut, rows that are grouped, empty rows, scattered columns and adjacent columns.
 const MATRICES: [&str; 10] = [

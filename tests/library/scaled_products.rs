@@ -1,12 +1,12 @@
-//! Every CPU kernel computes `Y = alpha A X + beta Y` as `rowloom::kernel::scaling` defines it, bit for bit: the definition applied to
+//! Every CPU kernel computes `Y = alpha A X + beta Y` as `rowloom::internal::kernel::scaling` defines it, bit for bit: the definition applied to
 //! the unscaled result of the same kernel.
 
 use proptest::prelude::*;
-use rowloom::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
-use rowloom::kernel::{KernelId, KindOfWork, Processor, Schedule, kernels_of};
-use rowloom::machine::Isa;
-use rowloom::matrix::convert::coo_to_csr;
-use rowloom::matrix::{Coo, Csr, MultiVector, generate};
+use rowloom::internal::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
+use rowloom::internal::kernel::{KernelId, KindOfWork, Processor, Schedule, kernels_of};
+use rowloom::internal::machine::Isa;
+use rowloom::internal::matrix::convert::coo_to_csr;
+use rowloom::internal::matrix::{Coo, Csr, MultiVector, generate};
 
 const FACTORS: [f64; 7] = [0.0, 1.0, -1.0, 0.5, 2.0 / 3.0, -7.3, 1e-60];
 

@@ -6,12 +6,12 @@ use std::fs;
 use std::path::Path;
 
 use crate::skip::skip;
-use rowloom::error::Error;
-use rowloom::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
-use rowloom::kernel::{KernelId, KindOfWork, Processor, Schedule, kernels_of, verify};
-use rowloom::machine::Isa;
-use rowloom::matrix::io::{ReadOptions, read};
-use rowloom::matrix::{Csr, Field, MultiVector, Scalar};
+use rowloom::internal::error::Error;
+use rowloom::internal::kernel::cpu::{CpuProduct, CpuSettings, Kernels};
+use rowloom::internal::kernel::{KernelId, KindOfWork, Processor, Schedule, kernels_of, verify};
+use rowloom::internal::machine::Isa;
+use rowloom::internal::matrix::io::{ReadOptions, read};
+use rowloom::internal::matrix::{Csr, Field, MultiVector, Scalar};
 
 #[test]
 fn every_matrix_has_the_statistics_of_the_table() {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use rowloom::matrix::generate;
-use rowloom::matrix::io::cache::write_cache;
-use rowloom::plan::{Mode, Plan};
+use rowloom::internal::matrix::generate;
+use rowloom::internal::matrix::io::cache::write_cache;
+use rowloom::internal::plan::{Mode, Plan};
 use rowloom::{Csr, Error, MultiVector, Runtime};
 
 /// Runs `work` in a thread; fails, and does not hang, if it has not ended after a minute.

@@ -2,8 +2,8 @@
 
 use std::f64::consts::PI;
 
-use rowloom::matrix::{Csr, Scalar, generate};
-use rowloom::study::{
+use rowloom::internal::matrix::{Csr, Scalar, generate};
+use rowloom::solver::{
     PowerSettings, SolverReport, SpectrumEnd, SubspaceSettings, power_iteration, start_vectors,
     subspace_iteration,
 };
@@ -11,10 +11,13 @@ use rowloom::{Product, Runtime};
 
 const DEVICES: [&str; 4] = ["cpu", "emu:0", "cpu,emu:0", "emu:0,emu:1"];
 
-const POWER: PowerSettings = PowerSettings { wanted: 3, tolerance: 1e-7, iterations: 2000 };
+const POWER: PowerSettings = PowerSettings::new(3).tolerance(1e-7).iterations(2000);
 
-const SUBSPACE: SubspaceSettings =
-    SubspaceSettings { end: SpectrumEnd::Smallest, wanted: 4, degree: 12, tolerance: 1e-10, iterations: 60 };
+const SUBSPACE: SubspaceSettings = subspace(SpectrumEnd::Smallest);
+
+const fn subspace(end: SpectrumEnd) -> SubspaceSettings {
+    SubspaceSettings::new(end, 4).degree(12).tolerance(1e-10).iterations(60)
+}
 
 /// The five-point Laplacian of an n x n grid.
 fn laplacian<T: Scalar>(n: usize) -> Csr<T> {
@@ -70,7 +73,7 @@ fn subspace_iteration_finds_both_ends_of_the_spectrum_of_a_laplacian() {
     let mut product = product("cpu", &a, 8);
     for end in [SpectrumEnd::Smallest, SpectrumEnd::Largest] {
         let mut x = start_vectors(&mut product).unwrap();
-        let report = subspace_iteration(&mut product, &mut x, &SubspaceSettings { end, ..SUBSPACE }).unwrap();
+        let report = subspace_iteration(&mut product, &mut x, &subspace(end)).unwrap();
         match end {
             SpectrumEnd::Smallest => assert_near(&report, eigenvalues(12).into_iter(), 1e-12),
             SpectrumEnd::Largest => assert_near(&report, eigenvalues(12).into_iter().rev(), 1e-12),
@@ -105,10 +108,10 @@ fn solvers_have_the_same_bits_on_any_devices() {
     let solve = |devices: &str| {
         let mut product = product(devices, &a, 5);
         let mut x = start_vectors(&mut product).unwrap();
-        let settings = PowerSettings { wanted: 5, tolerance: 0.0, iterations: 12 };
+        let settings = PowerSettings::new(5).tolerance(0.0).iterations(12);
         let power = power_iteration(&mut product, &mut x, &settings).unwrap();
         let mut x = start_vectors(&mut product).unwrap();
-        let settings = SubspaceSettings { tolerance: 0.0, iterations: 2, ..SUBSPACE };
+        let settings = SUBSPACE.tolerance(0.0).iterations(2);
         let subspace = subspace_iteration(&mut product, &mut x, &settings).unwrap();
         assert_eq!((power.iterations, subspace.iterations), (12, 2));
         [bits(&power), bits(&subspace)].concat()
@@ -125,7 +128,7 @@ fn single_precision_converges_to_its_accuracy() {
     let runtime = Runtime::builder().devices("cpu").threads(2).model("none").open().unwrap();
     let mut product = runtime.product(&a).columns(8).build().unwrap();
     let mut x = start_vectors(&mut product).unwrap();
-    let settings = SubspaceSettings { tolerance: 1e-5, ..SUBSPACE };
+    let settings = SUBSPACE.tolerance(1e-5);
     let report = subspace_iteration(&mut product, &mut x, &settings).unwrap();
     assert_near(&report, eigenvalues(10).into_iter(), 1e-4);
 }
@@ -137,12 +140,12 @@ fn matrices_without_so_many_eigenvalues_are_usage_errors() {
     for (a, k, wanted) in [(&rectangular, 4, 3), (&small, 5, 3), (&small, 2, 3)] {
         let mut product = product("cpu", a, k);
         let mut x = product.vectors().unwrap();
-        let settings = PowerSettings { wanted, ..POWER };
+        let settings = PowerSettings::new(wanted);
         assert_eq!(power_iteration(&mut product, &mut x, &settings).unwrap_err().exit_code(), 2);
     }
     // Start vectors of zeros are dependent.
     let mut product = product("cpu", &small, 2);
     let mut x = product.vectors().unwrap();
-    let settings = PowerSettings { wanted: 1, ..POWER };
+    let settings = PowerSettings::new(1);
     assert_eq!(power_iteration(&mut product, &mut x, &settings).unwrap_err().exit_code(), 2);
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use rowloom::study::Times;
+use rowloom::internal::study::Times;
 
 const SCRIPT: &str = "
 import json, sys

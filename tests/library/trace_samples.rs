@@ -1,6 +1,6 @@
 //! Writes a trace with every kind of event, which `.ci/view_traces` opens in real viewers.
 
-use rowloom::trace::{Arguments, Category, LaneId, PROGRAM, Span, SpanId, Trace};
+use rowloom::internal::trace::{Arguments, Category, LaneId, PROGRAM, Span, SpanId, Trace};
 
 /// Deterministic pseudo-random numbers.
 struct Numbers(u64);

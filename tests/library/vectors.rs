@@ -1,11 +1,11 @@
 //! Vectors that stay on devices: every operation equals a serial reference, with the same bits for any division of rows.
 
 use proptest::prelude::*;
-use rowloom::kernel::cuda::CudaKernel;
-use rowloom::kernel::vectors::{Sum, sums};
-use rowloom::kernel::{KindOfWork, Processor, kernels_of};
-use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::runtime::{ProductOptions, Vectors};
+use rowloom::internal::kernel::cuda::CudaKernel;
+use rowloom::internal::kernel::vectors::{Sum, sums};
+use rowloom::internal::kernel::{KindOfWork, Processor, kernels_of};
+use rowloom::internal::matrix::{Csr, MultiVector, generate};
+use rowloom::internal::runtime::{ProductOptions, Vectors};
 use rowloom::{Product, Runtime};
 
 const DEVICES: [&str; 5] = ["cpu", "emu:0", "cpu,emu:0", "emu:0,emu:1", "cpu,emu:0,emu:1"];
@@ -401,7 +401,7 @@ fn a_trace_shows_products_sums_and_the_exchange_of_rows() {
         let (x, mut y) = (product.vectors().unwrap(), product.vectors().unwrap());
         product.apply_into(&x, &mut y).unwrap();
         y.dot(&x).unwrap();
-        let mut trace = rowloom::trace::Trace::default();
+        let mut trace = rowloom::internal::trace::Trace::default();
         runtime.add_operations(&mut trace);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.json");

@@ -1,9 +1,9 @@
 //! Products on vectors with several owners of rows: the exchange of rows as tasks of a graph, and lost devices.
 
-use rowloom::graph::{Graph, TaskId, TaskKind};
-use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::plan::Item;
-use rowloom::runtime::Check;
+use rowloom::internal::graph::{Graph, TaskId, TaskKind};
+use rowloom::internal::matrix::{Csr, MultiVector, generate};
+use rowloom::internal::plan::Item;
+use rowloom::internal::runtime::Check;
 use rowloom::{Product, Runtime};
 
 fn matrix(spec: &str) -> Csr<f64> {
@@ -53,10 +53,12 @@ fn interior_rows_wait_for_no_copy_and_boundary_rows_do() {
             continue;
         };
         let chunk = &plan.chunks[chunk as usize];
-        let rowloom::work::ChunkRows::Rows { begin, end } = chunk.rows else { panic!("a row is divided") };
+        let rowloom::internal::work::ChunkRows::Rows { begin, end } = chunk.rows else {
+            panic!("a row is divided")
+        };
         let own = |row: usize| {
             plan.chunks.iter().any(|other| {
-            matches!(other.rows, rowloom::work::ChunkRows::Rows { begin, end } if (begin..end).contains(&row))
+            matches!(other.rows, rowloom::internal::work::ChunkRows::Rows { begin, end } if (begin..end).contains(&row))
                 && other.home == chunk.home
         })
         };

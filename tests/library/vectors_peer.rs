@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use rowloom::device::cuda::Driver;
-use rowloom::graph::TaskKind;
-use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::runtime::{Check, ProductOptions, RunReport};
-use rowloom::study::{SpectrumEnd, SubspaceSettings, start_vectors, subspace_iteration};
+use rowloom::internal::device::cuda::Driver;
+use rowloom::internal::graph::TaskKind;
+use rowloom::internal::matrix::{Csr, MultiVector, generate};
+use rowloom::internal::runtime::{Check, ProductOptions, RunReport};
+use rowloom::solver::{SpectrumEnd, SubspaceSettings, start_vectors, subspace_iteration};
 use rowloom::{Product, Result, Runtime};
 
 fn matrix(spec: &str) -> Csr<f64> {
@@ -287,7 +287,7 @@ fn two_devices_of_one_card_copy_rows_directly_with_the_bits_of_one_device() {
     }
     let a = matrix("stencil27,n=12");
     let end = SpectrumEnd::Smallest;
-    let settings = SubspaceSettings { end, wanted: 4, degree: 12, tolerance: 1e-8, iterations: 20 };
+    let settings = SubspaceSettings::new(end, 4).degree(12).iterations(20);
     let solved = |devices: &str| {
         let mut product = build(devices, &a, 8).unwrap();
         let mut x = start_vectors(&mut product).unwrap();

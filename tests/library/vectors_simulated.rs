@@ -1,8 +1,8 @@
 //! Vectors on simulated devices: products and operations take predicted time, and values do not exist.
 
-use rowloom::graph::TaskKind;
-use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::study::{PowerSettings, power_iteration, start_vectors};
+use rowloom::internal::graph::TaskKind;
+use rowloom::internal::matrix::{Csr, MultiVector, generate};
+use rowloom::solver::{PowerSettings, power_iteration, start_vectors};
 use rowloom::{Product, Runtime};
 
 fn matrix() -> Csr<f64> {
@@ -73,7 +73,7 @@ fn values_of_simulated_vectors_are_an_error() {
 #[test]
 fn solvers_and_products_on_host_memory_refuse_simulated_devices_with_the_reason() {
     let a = matrix();
-    let settings = PowerSettings { wanted: 2, tolerance: 1e-6, iterations: 10 };
+    let settings = PowerSettings::new(2).tolerance(1e-6).iterations(10);
     let mut product = build("sim:h200x2", &a);
     let solved =
         start_vectors(&mut product).and_then(|mut x| power_iteration(&mut product, &mut x, &settings));

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rowloom::Result;
-use rowloom::cost::{cpu_profile, emulated_profile, host_rates, preset};
-use rowloom::graph::TaskKind;
-use rowloom::kernel::reference;
-use rowloom::machine::Machine;
-use rowloom::matrix::{Csr, MultiVector, MultiVectorView, generate};
-use rowloom::plan::{DevicePlan, DeviceSpec, Mode, Plan, PlanRequest, Remaining, XPlan, XRows, make};
-use rowloom::runtime::{FaultReport, Pool, Product, ProductOptions, Runtime, Simulated};
-use rowloom::work::Work;
+use rowloom::internal::cost::{cpu_profile, emulated_profile, host_rates, preset};
+use rowloom::internal::graph::TaskKind;
+use rowloom::internal::kernel::reference;
+use rowloom::internal::machine::Machine;
+use rowloom::internal::matrix::{Csr, MultiVector, MultiVectorView, generate};
+use rowloom::internal::plan::{
+    DevicePlan, DeviceSpec, Mode, Plan, PlanRequest, Remaining, XPlan, XRows, make,
+};
+use rowloom::internal::runtime::{FaultReport, Pool, Product, ProductOptions, Runtime, Simulated};
+use rowloom::internal::work::Work;
 
 fn pool() -> Arc<Pool> {
     Arc::new(Pool::new(&Machine::detect(), Some(2)).unwrap())
@@ -277,8 +279,8 @@ fn traces_name_the_blocks_of_x() {
     let plan = h200(&matrix("stencil27,n=40"), 32, Mode::Resident);
     let simulated = Simulated::new(&plan).unwrap();
     let descriptions = simulated.descriptions();
-    let mut trace = rowloom::trace::Trace::default();
-    let timeline = rowloom::runtime::Timeline::new(&mut trace, &plan, &descriptions);
+    let mut trace = rowloom::internal::trace::Trace::default();
+    let timeline = rowloom::internal::runtime::Timeline::new(&mut trace, &plan, &descriptions);
     timeline.add_run(&mut trace, &simulated.run().unwrap(), 0);
     for block in 0..plan.devices[1].x_blocks.len() {
         let name = format!("upload X {block}");

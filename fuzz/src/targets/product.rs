@@ -3,11 +3,11 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use rowloom::kernel::reference;
-use rowloom::machine::Machine;
-use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::plan::{Mode, Plan};
-use rowloom::runtime::{Pool, ProductOptions, Runtime, Transfer};
+use rowloom::internal::kernel::reference;
+use rowloom::internal::machine::Machine;
+use rowloom::internal::matrix::{Csr, MultiVector, generate};
+use rowloom::internal::plan::{Mode, Plan};
+use rowloom::internal::runtime::{Pool, ProductOptions, Runtime, Transfer};
 use rowloom::{Error, Result};
 
 const DEVICES: [&str; 5] = ["cpu", "emu:0", "cpu,emu:0", "emu:0,emu:1", "cpu,emu:0,emu:1"];

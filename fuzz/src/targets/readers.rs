@@ -4,15 +4,15 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rowloom::cost::Model;
-use rowloom::kernel::reference;
-use rowloom::matrix::io::{ReadOptions, read, read_dense};
-use rowloom::matrix::{Csr, MultiVector, generate};
-use rowloom::plan::Plan;
-use rowloom::runtime::Devices;
-use rowloom::study::StudyConfig;
-use rowloom::toml_file::TomlFile;
-use rowloom::trace::Trace;
+use rowloom::internal::cost::Model;
+use rowloom::internal::kernel::reference;
+use rowloom::internal::matrix::io::{ReadOptions, read, read_dense};
+use rowloom::internal::matrix::{Csr, MultiVector, generate};
+use rowloom::internal::plan::Plan;
+use rowloom::internal::runtime::Devices;
+use rowloom::internal::study::StudyConfig;
+use rowloom::internal::toml_file::TomlFile;
+use rowloom::internal::trace::Trace;
 
 use super::input::with_file;
 

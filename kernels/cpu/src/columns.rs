@@ -179,9 +179,9 @@ macro_rules! entry_points {
 }
 
 entry_points!(portable,);
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 entry_points!(avx2, #[target_feature(enable = "avx2,fma")]);
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 entry_points!(avx512, #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]);
 
 /// Value types with compiled sums of columns: `f64` and `f32`.

@@ -1,9 +1,9 @@
 //! The SIMD instruction sets of the processor.
 
-/// The expression for an instruction set: those of x86 are compiled only there. Returns from the function that uses it.
+/// The expression for an instruction set: those with SIMD are compiled only for x86-64 and with optimisation. Returns from the function that uses it.
 macro_rules! by_isa {
     ($isa:expr, $portable:expr, $avx2:expr, $avx512:expr) => {{
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(simd)]
         match $isa {
             Isa::Portable => {}
             Isa::Avx2 => return $avx2,
@@ -28,14 +28,15 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The widest instruction set of this processor.
+    /// The widest instruction set of this processor that kernels are compiled for.
     pub fn detect() -> Self {
         Self::available().last().copied().unwrap_or(Self::Portable)
     }
 
-    /// All instruction sets of this processor, the widest last.
+    /// All instruction sets of this processor that kernels are compiled for, the widest last. Without optimisation it is the portable
+    /// one alone.
     pub fn available() -> &'static [Self] {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(simd)]
         {
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
                 let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");

@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code)] // SIMD leaf
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 use std::arch::x86_64::*;
 
 /// Number of sums.
@@ -144,7 +144,7 @@ impl Lanes for [f64; LANES] {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 impl Lanes for __m512d {
     #[inline(always)]
     unsafe fn zero() -> Self {
@@ -223,7 +223,7 @@ impl Lanes for __m512d {
 }
 
 /// The mask of the first `count` lanes, fewer than eight.
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 #[inline(always)]
 fn first_lanes(count: usize) -> u8 {
     debug_assert!(count < LANES);
@@ -231,11 +231,11 @@ fn first_lanes(count: usize) -> u8 {
 }
 
 /// Two registers of AVX2.
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 #[derive(Clone, Copy)]
 pub(super) struct Halves(__m256d, __m256d);
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 impl Lanes for Halves {
     #[inline(always)]
     unsafe fn zero() -> Self {

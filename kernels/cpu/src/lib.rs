@@ -22,7 +22,7 @@ mod scaling;
 mod select;
 mod vector;
 mod weighted_sums;
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 mod x86;
 
 pub use blocks::SHIFTED_ROWS;
@@ -36,6 +36,9 @@ pub use scaling::{ScaledStore, Scaling};
 pub use select::{Bodies, Body, IdenticalBody, Kernels, SlabShape, slab_widths, takes_uniform};
 pub use vector::fence_streams;
 pub use weighted_sums::{Totals, WeightedRows, WeightedSumBodies, WeightedSumKernels};
+
+/// Whether the kernels are compiled with optimisation. Without it they are many times slower.
+pub const OPTIMISED: bool = cfg!(optimised);
 
 /// Nonzeros of one canonical segment.
 ///

@@ -292,9 +292,9 @@ macro_rules! entry_points {
 }
 
 entry_points!(portable, 2,);
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 entry_points!(avx2, 2, #[target_feature(enable = "avx2,fma")]);
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 entry_points!(avx512, 4, #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]);
 
 /// Value types with compiled loops over multivectors: `f64` and `f32`.

@@ -56,7 +56,7 @@ fn portable<T: Number>(scaling: Scaling<T>, sums: &[T], y: &mut [T]) {
 }
 
 // The same loop; with these features the compiler uses vector registers and the instruction for fused multiply-adds.
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 #[target_feature(enable = "avx2,fma")]
 fn avx2<T: Number>(scaling: Scaling<T>, sums: &[T], y: &mut [T]) {
     store_scaled(scaling, sums, y);
@@ -65,7 +65,7 @@ fn avx2<T: Number>(scaling: Scaling<T>, sums: &[T], y: &mut [T]) {
 /// The store for an instruction set. AVX-512 gains nothing over AVX2 here.
 pub(super) fn select<T: Number>(isa: Isa) -> ScaledStore<T> {
     match isa {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(simd)]
         Isa::Avx2 | Isa::Avx512 => avx2::<T>,
         _ => portable::<T>,
     }

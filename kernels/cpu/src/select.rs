@@ -11,7 +11,7 @@ use crate::isa::Isa;
 use crate::number::Number;
 use crate::scaling::{self, ScaledStore};
 use crate::vector::{Single, Vector};
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 use crate::x86::Pair;
 
 /// A compiled body. Calling it is unsafe: the job must satisfy the contract of [`RowJob`], and the processor must have the
@@ -129,9 +129,9 @@ macro_rules! entry_points {
 }
 
 entry_points!(portable,);
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 entry_points!(avx2, #[target_feature(enable = "avx2,fma")]);
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 entry_points!(avx512, #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]);
 
 /// Whether an instruction set has bodies for equal values, which read the value once. They double the compile time, so only the
@@ -269,7 +269,7 @@ macro_rules! bodies_by_width {
 impl Kernels for f64 {
     #[inline(never)]
     fn select(isa: Isa, shape: SlabShape) -> Option<Bodies<f64>> {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(simd)]
         {
             use std::arch::x86_64::{__m128d, __m256d, __m512d};
             match (isa, shape.width) {
@@ -295,7 +295,7 @@ impl Kernels for f64 {
 impl Kernels for f32 {
     #[inline(never)]
     fn select(isa: Isa, shape: SlabShape) -> Option<Bodies<f32>> {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(simd)]
         {
             use std::arch::x86_64::{__m128, __m256, __m512};
             match (isa, shape.width) {

@@ -217,9 +217,9 @@ macro_rules! entry_points {
 }
 
 entry_points!(portable, [f64; LANES],);
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 entry_points!(avx2, crate::lanes::Halves, #[target_feature(enable = "avx2,fma")]);
-#[cfg(target_arch = "x86_64")]
+#[cfg(simd)]
 entry_points!(avx512, std::arch::x86_64::__m512d, #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]);
 
 /// Value types with compiled weighted sums: `f64` and `f32`.

@@ -9,7 +9,7 @@ use cudarc::driver::{result, sys};
 
 use super::context::Context;
 use super::driver::fault;
-use crate::device::{Fault, FaultKind};
+use crate::device::{CudaOptions, Fault, FaultKind};
 
 /// Reads of the timer are volatile, so the loop of `hang` is never removed; the timer is never 0.
 const PTX: &CStr = c"
@@ -46,6 +46,17 @@ pub enum FaultKernel {
     Hang,
 }
 
+impl CudaOptions {
+    /// The kernel that replaces launch number `launch`, if any.
+    pub(super) fn fault_at(&self, launch: u64) -> Option<FaultKernel> {
+        match Some(launch) {
+            at if at == self.illegal_address_at_launch => Some(FaultKernel::IllegalAddress),
+            at if at == self.hang_at_launch => Some(FaultKernel::Hang),
+            _ => None,
+        }
+    }
+}
+
 impl FaultKernel {
     fn name(self) -> &'static CStr {
         match self {
@@ -62,5 +73,18 @@ impl FaultKernel {
         let module = unsafe { result::module::load_data(PTX.as_ptr().cast()) }.map_err(failed)?;
         // SAFETY: the module is loaded and stays so until its context is destroyed.
         unsafe { result::module::get_function(module, self.name().into()) }.map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_launch_that_the_options_name_is_replaced_and_no_other() {
+        let hangs = CudaOptions { hang_at_launch: Some(2), ..CudaOptions::default() };
+        assert_eq!((hangs.fault_at(1), hangs.fault_at(2)), (None, Some(FaultKernel::Hang)));
+        let faults = CudaOptions { illegal_address_at_launch: Some(1), ..CudaOptions::default() };
+        assert_eq!((faults.fault_at(1), faults.fault_at(2)), (Some(FaultKernel::IllegalAddress), None));
     }
 }

@@ -32,7 +32,6 @@ mod loader;
 mod measure;
 mod modules;
 mod nvrtc;
-mod options;
 mod owner;
 mod peer;
 mod shared;
@@ -49,6 +48,7 @@ use std::time::Duration;
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
+pub use super::cuda_options::{CudaOptions, card_number, device_name, share_cards};
 pub use cards::card_facts;
 pub use cublas::cublas_is_installed;
 pub use cusparse::{AlgorithmTimes, CsrArrays, Cusparse, CusparseMatrix};
@@ -57,7 +57,6 @@ pub use forms::Architecture;
 pub use libraries::{Library, libraries, nvrtc_is_installed};
 pub use measure::{CardRates, measure_card};
 pub use modules::Modules;
-pub use options::{CudaOptions, share_cards};
 
 use clock::{CardClock, SharedHostTime};
 use completion_thread::CompletionThread;
@@ -113,17 +112,6 @@ struct Threads {
     handles: Vec<JoinHandle<()>>,
     /// Disconnected once every thread has ended; no message is ever sent.
     ended: Receiver<Infallible>,
-}
-
-/// The number of the card in a device's name: `cuda:1`, or `cuda:1#2` for the second device on it.
-pub fn card_number(name: &str) -> Option<u32> {
-    let number = name.strip_prefix("cuda:")?;
-    number.split_once('#').map_or(number, |(number, _)| number).parse().ok()
-}
-
-/// The name of the `again`-th device, counted from zero, on a card.
-pub fn device_name(card: u32, again: usize) -> String {
-    if again == 0 { format!("cuda:{card}") } else { format!("cuda:{card}#{}", again + 1) }
 }
 
 /// Bytes of `free_bytes` that a device may allocate. The rest is left to the driver and to kernels.

@@ -5,6 +5,7 @@
 //! checks each access before it is executed. The kernels' entries are found in the preprocessed source.
 
 use std::path::{Path, PathBuf};
+use std::process::{self, Stdio};
 use std::{env, fs, thread};
 
 use super::{entry_names, fingerprint, shared_declarations, whole_text};
@@ -26,6 +27,7 @@ pub fn compile(mut kernels: Vec<PathBuf>, folder: &Path) {
         return;
     }
 
+    check_compiler();
     let mut build = cc::Build::new();
     build
         .cpp(true)
@@ -51,13 +53,16 @@ pub fn compile(mut kernels: Vec<PathBuf>, folder: &Path) {
         build.flag("-mllvm").flag("-tsan-instrument-read-before-write=1");
     }
     let compiler = build.get_compiler();
-    let assemblies: Vec<PathBuf> = thread::scope(|scope| {
+    let assemblies: Result<Vec<PathBuf>, String> = thread::scope(|scope| {
         let compiler = &compiler;
         let started: Vec<_> =
             sources.iter().map(|source| scope.spawn(move || assembly(compiler, source))).collect();
-        started.into_iter().map(|thread| thread.join().expect("a kernel does not compile")).collect()
+        started.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
     });
-    cc::Build::new().files(&assemblies).compile("rowloom_kernels");
+    let assemblies = assemblies.unwrap_or_else(|reason| refuse(&reason));
+    if let Err(error) = cc::Build::new().files(&assemblies).try_compile("rowloom_kernels") {
+        refuse(&format!("its compiled code cannot be assembled ({error})"));
+    }
 
     let (tests, kernels): (Vec<_>, Vec<_>) =
         sources.iter().partition(|source| source.ends_with("faulty_emulated.cc"));
@@ -66,16 +71,41 @@ pub fn compile(mut kernels: Vec<PathBuf>, folder: &Path) {
     fs::write(stamp, inputs).expect("OUT_DIR is writable");
 }
 
+/// Ends the build if the C++ compiler cannot be run.
+fn check_compiler() {
+    let compiler = match cc::Build::new().cpp(true).try_get_compiler() {
+        Ok(compiler) => compiler,
+        Err(error) => refuse(&format!("there is none ({error})")),
+    };
+    let mut version = compiler.to_command();
+    let runs = version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !runs.is_ok_and(|status| status.success()) {
+        refuse(&format!("`{}` does not run", compiler.path().display()));
+    }
+}
+
+/// Ends the build with an error that says how to build without the emulator.
+fn refuse(reason: &str) -> ! {
+    println!(
+        "cargo::error=rowloom's feature `emulator` (emulated GPUs, `emu:0`) needs a C++ compiler: {reason}. Install g++ or clang++, or \
+         build without the feature: a crate that depends on rowloom with `default-features = false`, the program with \
+         `--no-default-features --features cli`"
+    );
+    process::exit(1)
+}
+
 /// Compiles a source to assembly language, in which the functions of sanitizers have names of our own: a program with the emulator can
 /// be linked with a real sanitizer.
-fn assembly(compiler: &cc::Tool, source: &Path) -> PathBuf {
+fn assembly(compiler: &cc::Tool, source: &Path) -> Result<PathBuf, String> {
     let path = source.with_extension("s");
     let status = compiler.to_command().arg("-S").arg(source).arg("-o").arg(&path).status();
-    assert!(status.is_ok_and(|status| status.success()), "{} does not compile", source.display());
+    if !status.is_ok_and(|status| status.success()) {
+        return Err(format!("`{}` does not compile {}", compiler.path().display(), source.display()));
+    }
     let text = fs::read_to_string(&path).expect("the compiler has written it");
     let text = text.replace("__tsan_", "rowloom_tsan_").replace("__ubsan_", "rowloom_ubsan_");
     fs::write(&path, text).expect("OUT_DIR is writable");
-    path
+    Ok(path)
 }
 
 /// All inputs of the kernels' compilation, in one text.

@@ -57,23 +57,28 @@ impl Members {
 /// demands it.
 pub trait Communicator: Send + Sync {
     /// The ranks.
+    #[doc(hidden)]
     fn members(&self) -> &Members;
 
     /// Starts to send a message. Messages of the same ranks and tag arrive in the order in which they were started. The tag is
     /// one of [`Members::calls`].
+    #[doc(hidden)]
     fn send(&self, to: usize, tag: u32, bytes: MessageRead) -> Result<Box<dyn Pending>>;
 
     /// Starts to receive a message, which must be as long as `bytes`.
+    #[doc(hidden)]
     fn receive(&self, from: usize, tag: u32, bytes: MessageWrite) -> Result<Box<dyn Pending>>;
 
     /// Whether messages may be in the memory of devices. The thread that starts such a message and tests it has the context of the
     /// device current. Ranks need not say the same: a message may be in the memory of a device at one end only.
+    #[doc(hidden)]
     fn takes_device_memory(&self) -> bool {
         false
     }
 
     /// Ends the job on all ranks, with an exit code and a message about the cause; an empty message is not printed. Ranks that are processes end; calls of ranks that
     /// are threads return an error that names this rank.
+    #[doc(hidden)]
     fn abort(&self, exit_code: u8, message: &str);
 
     /// The number of this rank.
@@ -87,21 +92,25 @@ pub trait Communicator: Send + Sync {
     }
 
     /// For each rank the name of its host.
+    #[doc(hidden)]
     fn hosts(&self) -> &[String] {
         &self.members().hosts
     }
 
     /// How long a rank may be silent before it counts as hung.
+    #[doc(hidden)]
     fn timeout(&self) -> Duration {
         self.members().timeout
     }
 
     /// The error of a rank.
+    #[doc(hidden)]
     fn rank_error(&self, rank: usize, reason: String) -> Error {
         self.members().error(rank, reason)
     }
 
     /// The number of this rank among the ranks on its host.
+    #[doc(hidden)]
     fn local_rank(&self) -> usize {
         self.hosts()
             .iter()
@@ -111,6 +120,7 @@ pub trait Communicator: Send + Sync {
     }
 
     /// Number of ranks on the host of this rank.
+    #[doc(hidden)]
     fn local_size(&self) -> usize {
         self.hosts().iter().filter(|host| self.hosts().get(self.rank()) == Some(host)).count()
     }
@@ -123,6 +133,7 @@ pub trait Communicator: Send + Sync {
     }
 
     /// For each rank the bytes that it gave for this rank. `parts` has one entry for each rank.
+    #[doc(hidden)]
     fn all_to_all(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
         let call = self.members().calls.begin()?;
         if parts.len() != self.size() {

@@ -19,6 +19,7 @@ pub struct Totals {
 impl Totals {
     /// Merges the partial results of all blocks of a matrix of `rows` rows in the order of blocks. `sums`, and `deviations` if they were
     /// computed, have one row of `columns` numbers per block.
+    #[doc(hidden)]
     pub fn merge<T: Scalar>(
         rows: usize,
         columns: usize,
@@ -32,12 +33,14 @@ impl Totals {
     }
 
     /// No rows.
+    #[doc(hidden)]
     pub fn none(columns: usize) -> Self {
         Self { columns: vec![Moments::NONE; columns] }
     }
 
     /// Adds the partial results of the next `rows` rows, which are whole blocks and at most one shorter one at the end. Without
     /// `deviations` only the sums and the numbers of rows are added. Many numbers are added on the threads of the current pool.
+    #[doc(hidden)]
     pub fn add_blocks<T: Scalar>(
         &mut self,
         rows: usize,
@@ -84,6 +87,7 @@ impl Totals {
     }
 
     /// The results of the first `rows` rows of a matrix, which [`Self::store`] or `colmean_totals.cu` have stored.
+    #[doc(hidden)]
     pub fn load<T: Scalar>(rows: usize, columns: usize, deviations: bool, from: &[T]) -> Result<Self> {
         let numbers = stored_numbers::<T>(columns, deviations);
         let from = from.get(..numbers).ok_or_else(|| too_short(from.len(), columns))?;
@@ -104,6 +108,7 @@ impl Totals {
 
     /// Stores the results in double precision: the sums of all columns, then the deviations if they are wanted. In single precision each
     /// row of results takes two rows of numbers: the high words of all columns, then the low words.
+    #[doc(hidden)]
     pub fn store<T: Scalar>(&self, deviations: bool, to: &mut [T]) -> Result<()> {
         let columns = self.columns.len();
         let (numbers, given) = (stored_numbers::<T>(columns, deviations), to.len());
@@ -126,6 +131,7 @@ impl Totals {
     }
 
     /// The results of all columns.
+    #[doc(hidden)]
     pub fn columns(&self) -> &[Moments<f64>] {
         &self.columns
     }

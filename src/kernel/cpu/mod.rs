@@ -33,3 +33,11 @@ pub trait Kernels:
 }
 impl Kernels for f64 {}
 impl Kernels for f32 {}
+
+/// What a program should know about a build whose kernels are compiled without optimisation; `None` with it.
+pub fn slow_build() -> Option<&'static str> {
+    (!rowloom_cpu::OPTIMISED).then_some(
+        "build: the CPU kernels are compiled without optimisation and are many times slower; add [profile.dev.package.rowloom-cpu] \
+         with opt-level = 3 to Cargo.toml",
+    )
+}

@@ -1,21 +1,27 @@
-//! The fast product on all cores, with the kernels of the `gemm` crates.
+//! The fast product on all cores, with the kernels of the `gemm` crates. A build without the feature `gemm` has [`multiply_rows`] in
+//! its place.
 
 #![allow(unsafe_code)] // calls SIMD leaves
 
+#[cfg(feature = "gemm")]
 use gemm_common::Parallelism;
 
-use super::{check_shapes, multiply_rows, reference};
+#[cfg(feature = "gemm")]
+use super::reference;
+use super::{check_shapes, multiply_rows};
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::scaling::Scaling;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 
 /// With at most this many rows, to pack B for the crate takes longer than the product itself, which reads B once.
+#[cfg(feature = "gemm")]
 const FEW_ROWS: usize = 16;
 
 /// The operands of a product as pointers, in the order of the crate: `C = old_factor C + product_factor A B`.
 ///
 /// The caller guarantees that A, B and C have the elements of their shapes, and that C overlaps neither A nor B.
+#[cfg(feature = "gemm")]
 #[derive(Debug, Clone, Copy)]
 pub struct PackedJob<T> {
     shape: [usize; 3],
@@ -34,9 +40,12 @@ pub trait PackedProduct: Kernels {
     ///
     /// # Safety
     /// The job satisfies its contract.
+    #[cfg(feature = "gemm")]
+    #[doc(hidden)]
     unsafe fn run(job: PackedJob<Self>);
 }
 
+#[cfg(feature = "gemm")]
 macro_rules! packed_product {
     ($scalar:ident, $module:path) => {
         impl PackedProduct for $scalar {
@@ -73,8 +82,14 @@ macro_rules! packed_product {
     };
 }
 
+#[cfg(feature = "gemm")]
 packed_product!(f64, gemm_f64::gemm::f64);
+#[cfg(feature = "gemm")]
 packed_product!(f32, gemm_f32::gemm::f32);
+#[cfg(not(feature = "gemm"))]
+impl PackedProduct for f64 {}
+#[cfg(not(feature = "gemm"))]
+impl PackedProduct for f32 {}
 
 /// `C = alpha A B + beta C` in an order that the crate chooses, on the threads of the current pool.
 pub fn multiply_packed<T: PackedProduct>(
@@ -87,6 +102,7 @@ pub fn multiply_packed<T: PackedProduct>(
 }
 
 /// The same on at most `threads` threads of the current pool; the others stay free for other jobs.
+#[cfg(feature = "gemm")]
 pub fn multiply_packed_on<T: PackedProduct>(
     threads: usize,
     scaling: Scaling<T>,
@@ -114,4 +130,17 @@ pub fn multiply_packed_on<T: PackedProduct>(
     // SAFETY: the views hold the elements of their shapes, and C is a separate borrow.
     unsafe { T::run(job) };
     Ok(())
+}
+
+/// The same on one thread.
+#[cfg(not(feature = "gemm"))]
+pub fn multiply_packed_on<T: PackedProduct>(
+    _: usize,
+    scaling: Scaling<T>,
+    a: MultiVectorView<'_, T>,
+    b: MultiVectorView<'_, T>,
+    c: MultiVectorViewMut<'_, T>,
+) -> Result<()> {
+    check_shapes(a, b, &c)?;
+    multiply_rows(scaling, a, b, c)
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::colmean_job::ColmeanJob;
 use crate::error::{Error, Result};
+use crate::kernel::KindOfWork;
 use crate::kernel::colmean::Totals;
 use crate::kernel::cpu::Kernels;
 use crate::matrix::{MultiVector, MultiVectorView};
@@ -34,6 +35,11 @@ impl<'a, T: Kernels> ColumnSumsBuilder<'a, T> {
     pub fn deviations(mut self, deviations: bool) -> Self {
         self.work.deviations = deviations;
         self
+    }
+
+    /// The kernel of that name, as `rowloom colmean --kernel` takes it.
+    pub fn kernel(self, name: &str) -> Result<Self> {
+        Ok(self.kernel_id(KindOfWork::Colmean.kernel(name)?))
     }
 
     /// Makes the plan. Devices are opened with the first run.

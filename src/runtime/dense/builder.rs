@@ -10,16 +10,16 @@ use crate::runtime::{ProductOptions, Runtime, Transfer};
 
 /// Builds a job with a dense A; `W` is its shape as a planner sees it.
 pub struct DenseBuilder<'a, T: Scalar, W> {
-    pub(in crate::runtime) runtime: Runtime,
-    pub(in crate::runtime) a: DenseOperand<'a, T>,
-    pub(in crate::runtime) work: W,
-    pub(in crate::runtime) options: ProductOptions,
-    pub(in crate::runtime) resolved: Option<Resolved>,
-    pub(in crate::runtime) plan: Option<Plan>,
+    pub(in crate::internal::runtime) runtime: Runtime,
+    pub(in crate::internal::runtime) a: DenseOperand<'a, T>,
+    pub(in crate::internal::runtime) work: W,
+    pub(in crate::internal::runtime) options: ProductOptions,
+    pub(in crate::internal::runtime) resolved: Option<Resolved>,
+    pub(in crate::internal::runtime) plan: Option<Plan>,
 }
 
 impl<'a, T: Scalar, W> DenseBuilder<'a, T, W> {
-    pub(in crate::runtime) fn new(runtime: Runtime, a: DenseOperand<'a, T>, work: W) -> Self {
+    pub(in crate::internal::runtime) fn new(runtime: Runtime, a: DenseOperand<'a, T>, work: W) -> Self {
         Self { runtime, a, work, options: ProductOptions::default(), resolved: None, plan: None }
     }
 
@@ -39,7 +39,8 @@ impl<'a, T: Scalar, W> DenseBuilder<'a, T, W> {
 
     /// The kernel.
     #[must_use]
-    pub fn kernel(mut self, kernel: KernelId) -> Self {
+    #[doc(hidden)]
+    pub fn kernel_id(mut self, kernel: KernelId) -> Self {
         self.options.kernel = Some(kernel);
         self
     }
@@ -53,6 +54,7 @@ impl<'a, T: Scalar, W> DenseBuilder<'a, T, W> {
 
     /// Number of chunks.
     #[must_use]
+    #[doc(hidden)]
     pub fn chunks(mut self, chunks: usize) -> Self {
         self.options.chunks = Some(chunks);
         self
@@ -95,6 +97,7 @@ impl<'a, T: Scalar, W> DenseBuilder<'a, T, W> {
 
     /// All options at once. Those of sparse matrices must be unset.
     #[must_use]
+    #[doc(hidden)]
     pub fn options(mut self, options: ProductOptions) -> Self {
         self.options = options;
         self
@@ -102,6 +105,7 @@ impl<'a, T: Scalar, W> DenseBuilder<'a, T, W> {
 
     /// The devices with corrected profiles.
     #[must_use]
+    #[doc(hidden)]
     pub fn resolved(mut self, resolved: Resolved) -> Self {
         self.resolved = Some(resolved);
         self

@@ -8,13 +8,16 @@ use crate::matrix::{MultiVector, MultiVectorView, Scalar};
 #[derive(Debug)]
 pub enum DenseOperand<'a, T: Scalar> {
     /// Owned, alone or together with other jobs.
+    #[doc(hidden)]
     Shared(Arc<MultiVector<T>>),
     /// Borrowed for the life of the job.
+    #[doc(hidden)]
     Borrowed(MultiVectorView<'a, T>),
 }
 
 impl<T: Scalar> DenseOperand<'_, T> {
     /// A view of it.
+    #[doc(hidden)]
     pub fn view(&self) -> MultiVectorView<'_, T> {
         match self {
             Self::Shared(matrix) => matrix.view(),

@@ -28,16 +28,16 @@ pub trait DenseJob<'a>: Job {
 /// A dense product, or sums of columns: its plan, and its memory on devices.
 pub struct DenseWork<'a, J: DenseJob<'a>> {
     runtime: Runtime,
-    pub(in crate::runtime) a: DenseOperand<'a, J::Value>,
-    pub(in crate::runtime) work: J::Work,
+    pub(in crate::internal::runtime) a: DenseOperand<'a, J::Value>,
+    pub(in crate::internal::runtime) work: J::Work,
     options: ProductOptions,
     resolved: Option<Resolved>,
     /// A plan that the caller gave.
-    pub(in crate::runtime) given: bool,
+    pub(in crate::internal::runtime) given: bool,
     plan: Plan,
     prepared: Option<Prepared<J>>,
     /// How often the plan changed.
-    pub(in crate::runtime) changes: u64,
+    pub(in crate::internal::runtime) changes: u64,
     last: Option<RunReport>,
     faults: Vec<FaultReport>,
     plan_s: f64,
@@ -46,7 +46,7 @@ pub struct DenseWork<'a, J: DenseJob<'a>> {
 
 impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
     /// Makes the plan. Devices are opened with the first run.
-    pub(in crate::runtime) fn new(builder: DenseBuilder<'a, J::Value, J::Work>) -> Result<Self> {
+    pub(in crate::internal::runtime) fn new(builder: DenseBuilder<'a, J::Value, J::Work>) -> Result<Self> {
         let DenseBuilder { runtime, a, work, options, resolved, plan } = builder;
         let start = Instant::now();
         let given = plan.is_some();
@@ -81,7 +81,7 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
     }
 
     /// Changes the shape, and with it the plan. Devices are opened with the next run.
-    pub(in crate::runtime) fn change_work(&mut self, work: J::Work) -> Result<()> {
+    pub(in crate::internal::runtime) fn change_work(&mut self, work: J::Work) -> Result<()> {
         let resolved = self.resolved.as_ref().filter(|_| !self.given);
         let resolved = resolved.ok_or_else(|| {
             Error::usage("the given plan is for another job").advise([Advice::NewPlan, Advice::NoPlan])
@@ -104,7 +104,7 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
     }
 
     /// The same; returns the prepared job.
-    pub(in crate::runtime) fn prepared(&mut self) -> Result<&mut Prepared<J>> {
+    pub(in crate::internal::runtime) fn prepared(&mut self) -> Result<&mut Prepared<J>> {
         if self.prepared.is_none() {
             let start = Instant::now();
             let timeout = self.options.watchdog_timeout.unwrap_or(WATCHDOG_TIMEOUT);
@@ -128,7 +128,7 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
     }
 
     /// Page-locks the matrices that the plan copies in place.
-    pub(in crate::runtime) fn register<'xy>(
+    pub(in crate::internal::runtime) fn register<'xy>(
         &mut self,
         x: MultiVectorView<'xy, J::Value>,
         y: &mut MultiVectorViewMut<'xy, J::Value>,
@@ -141,7 +141,7 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
 
     /// Runs the job. Copies in place are fast only while their matrices are registered. If `same_x`, X has the values of the last run, and
     /// devices keep it.
-    pub(in crate::runtime) fn run(
+    pub(in crate::internal::runtime) fn run(
         &mut self,
         scaling: Scaling,
         (x, same_x): (MultiVectorView<'_, J::Value>, bool),
@@ -159,6 +159,7 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
     }
 
     /// The runtime that it was built with.
+    #[doc(hidden)]
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
@@ -179,6 +180,7 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
     }
 
     /// The report of the last run, taken out.
+    #[doc(hidden)]
     pub fn take_report(&mut self) -> Option<RunReport> {
         self.last.take()
     }
@@ -190,27 +192,32 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
     }
 
     /// Seconds of planning so far.
+    #[doc(hidden)]
     pub fn plan_s(&self) -> f64 {
         self.plan_s
     }
 
     /// Seconds of opening devices and bringing A so far.
+    #[doc(hidden)]
     pub fn prepare_s(&self) -> f64 {
         self.prepare_s
     }
 
     /// The descriptions of the devices of the plan, the host first; empty before the first run. A
     /// [`Timeline`](crate::runtime::Timeline) needs them.
+    #[doc(hidden)]
     pub fn descriptions(&self) -> Vec<Description> {
         self.prepared.as_ref().map_or_else(Vec::new, |prepared| prepared.descriptions())
     }
 
     /// The clock errors of devices with their own clock, by device name, in nanoseconds.
+    #[doc(hidden)]
     pub fn clock_errors(&self) -> Vec<(String, u64)> {
         self.prepared.as_ref().map_or_else(Vec::new, |prepared| prepared.clock_errors())
     }
 
     /// Takes the round that brought A to the devices, where it stays there.
+    #[doc(hidden)]
     pub fn take_set_up(&mut self) -> Option<Round> {
         self.prepared.as_mut()?.take_set_up()
     }

@@ -8,8 +8,8 @@ use crate::adapt::Resolved;
 use crate::device::Registration;
 use crate::device::cuda::cublas_is_installed;
 use crate::error::{Error, Result};
-use crate::kernel::KernelId;
 use crate::kernel::gemm::PackedProduct;
+use crate::kernel::{KernelId, KindOfWork};
 use crate::matrix::{Dtype, MultiVectorView, MultiVectorViewMut};
 use crate::runtime::Runtime;
 use crate::runtime::dense::{DenseBuilder, DenseOperand, DenseWork};
@@ -44,6 +44,11 @@ impl<'a, T: PackedProduct> GemmBuilder<'a, T> {
     pub fn updates_c(mut self, updates: bool) -> Self {
         self.work.updated = updates;
         self
+    }
+
+    /// The kernel of that name, as `rowloom gemm --kernel` takes it.
+    pub fn kernel(self, name: &str) -> Result<Self> {
+        Ok(self.kernel_id(KindOfWork::Gemm.kernel(name)?))
     }
 
     /// Makes the plan. Devices are opened with the first product.
@@ -165,6 +170,7 @@ impl<'a, T: PackedProduct> BoundGemm<'_, 'a, T> {
     }
 
     /// The report of the last product.
+    #[doc(hidden)]
     pub fn last_report(&self) -> Option<&RunReport> {
         self.product.last_report()
     }

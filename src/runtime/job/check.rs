@@ -21,6 +21,7 @@ use crate::work::ChunkRows;
 
 /// Which products are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Check {
     /// None.
     Never,
@@ -33,9 +34,11 @@ pub enum Check {
 
 impl Check {
     /// All values, in the words of `--check`.
+    #[doc(hidden)]
     pub const NAMES: [&'static str; 3] = ["first", "always", "never"];
 
     /// The value of that name.
+    #[doc(hidden)]
     pub fn named(name: &str) -> Result<Self> {
         match name {
             "never" => Ok(Self::Never),
@@ -48,6 +51,7 @@ impl Check {
     }
 
     /// `never`, `first` or `always`.
+    #[doc(hidden)]
     pub fn name(self) -> &'static str {
         match self {
             Self::Never => "never",

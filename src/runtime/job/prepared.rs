@@ -32,11 +32,11 @@ use crate::work::ChunkRows;
 /// A job ready to run. It owns its devices' memory and shares the pool and the open devices.
 pub struct Prepared<J: Job> {
     /// The open devices.
-    pub(in crate::runtime) opened: Opened<J>,
+    pub(in crate::internal::runtime) opened: Opened<J>,
     /// The threads of the host.
-    pub(in crate::runtime) pool: Arc<Pool>,
+    pub(in crate::internal::runtime) pool: Arc<Pool>,
     /// The job.
-    pub(in crate::runtime) job: J,
+    pub(in crate::internal::runtime) job: J,
     pub(super) watchdog_timeout: Duration,
     chunk_rows: Vec<ChunkRows>,
     carries: Vec<MultiVector<J::Value>>,

@@ -10,15 +10,19 @@ use crate::matrix::{Csr, CsrView, Scalar, generate};
 
 /// The matrix of a product.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Matrix<'a, T: Scalar> {
     /// Owned, alone or together with other products.
+    #[doc(hidden)]
     Shared(Arc<Csr<T>>),
     /// Borrowed for the life of the product.
+    #[doc(hidden)]
     Borrowed(CsrView<'a, T>),
 }
 
 impl<T: Scalar> Matrix<'_, T> {
     /// A view of it.
+    #[doc(hidden)]
     pub fn view(&self) -> CsrView<'_, T> {
         match self {
             Self::Shared(matrix) => matrix.view(),

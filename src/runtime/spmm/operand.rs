@@ -29,9 +29,11 @@ pub enum OutputOperand<'a, T: Kernels> {
 /// Something that can be X: a packed row-major slice, a multivector, a view, or [`Vectors`].
 pub trait Input<T: Kernels> {
     /// Itself as an operand.
+    #[doc(hidden)]
     fn operand(&self) -> InputOperand<'_, T>;
 
     /// Whether it is in page-locked memory, which devices copy without a copy by the host.
+    #[doc(hidden)]
     fn is_page_locked(&self) -> bool {
         false
     }
@@ -40,9 +42,11 @@ pub trait Input<T: Kernels> {
 /// Something that can be Y.
 pub trait Output<T: Kernels> {
     /// Itself as an operand.
+    #[doc(hidden)]
     fn operand(&mut self) -> OutputOperand<'_, T>;
 
     /// Whether it is in page-locked memory, which devices write without a copy by the host.
+    #[doc(hidden)]
     fn is_page_locked(&self) -> bool {
         false
     }
@@ -93,7 +97,7 @@ impl<T: Kernels> Output<T> for PageLockedMultiVector<T> {
 }
 
 /// X in host memory, with `rows` rows and `k` columns.
-pub(in crate::runtime) fn host_input<T: Kernels>(
+pub(in crate::internal::runtime) fn host_input<T: Kernels>(
     x: &(impl Input<T> + ?Sized),
     rows: usize,
     k: usize,
@@ -106,7 +110,7 @@ pub(in crate::runtime) fn host_input<T: Kernels>(
 }
 
 /// Y in host memory, with `rows` rows and `k` columns.
-pub(in crate::runtime) fn host_output<T: Kernels>(
+pub(in crate::internal::runtime) fn host_output<T: Kernels>(
     y: &mut (impl Output<T> + ?Sized),
     rows: usize,
     k: usize,

@@ -8,13 +8,13 @@ use super::product_builder::{ProductBuilder, Transfer};
 use super::vectors::{MessagesOfDevices, VectorProduct, Vectors};
 use crate::device::{Description, ForeignMemory, Registration, StreamHandle};
 use crate::error::{Error, Result};
-use crate::kernel::cpu::Kernels;
+use crate::kernel::cpu::{Kernels, slow_build};
 use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut, transpose};
 use crate::plan::Plan;
-use crate::runtime::OperationRecord;
-use crate::runtime::Runtime;
 use crate::runtime::job::{InPlace, PageLockedMultiVector, Scaling};
 use crate::runtime::report::{FaultReport, Round, RunReport};
+use crate::runtime::{OperationRecord, Runtime, Timeline};
+use crate::trace::Trace;
 
 /// A product with one matrix and a fixed number of columns.
 ///
@@ -40,6 +40,7 @@ impl<'a, T: Kernels> Product<'a, T> {
     }
 
     /// The runtime that it was built with.
+    #[doc(hidden)]
     pub fn runtime(&self) -> &Runtime {
         &self.adaptation.runtime
     }
@@ -125,6 +126,7 @@ impl<'a, T: Kernels> Product<'a, T> {
     /// With a stream of the library, the calling thread issues the kernels on it and does not wait for them, as the library's own
     /// operations do: the product comes after the work that is on the stream, and later work on it comes after the product. A fault of
     /// the kernels is reported by a later call. Without a stream, the product has ended when this returns.
+    #[doc(hidden)]
     pub fn apply_foreign(
         &mut self,
         alpha: f64,
@@ -140,12 +142,14 @@ impl<'a, T: Kernels> Product<'a, T> {
 
     /// The stream that computes products on arrays of other libraries without a stream, which let it wait for their own work. `None`
     /// for an emulated device.
+    #[doc(hidden)]
     pub fn compute_stream(&mut self) -> Result<Option<StreamHandle>> {
         self.vector_product()?.compute_stream()
     }
 
     /// The device, and the times on it of the last product on arrays of other libraries; `None` before the first. Waits for this
     /// product and reports its fault.
+    #[doc(hidden)]
     pub fn foreign_record(&self) -> Result<Option<(Description, OperationRecord)>> {
         self.on_vectors.as_ref().map_or(Ok(None), VectorProduct::foreign_record)
     }
@@ -161,17 +165,17 @@ impl<'a, T: Kernels> Product<'a, T> {
     }
 
     /// Number of rows of X that this rank receives from others with each product on [`Vectors`].
-    pub(in crate::runtime) fn rows_from_ranks(&mut self) -> Result<u64> {
+    pub(in crate::internal::runtime) fn rows_from_ranks(&mut self) -> Result<u64> {
         Ok(self.vector_product()?.rows_from_ranks())
     }
 
     /// The messages between ranks with each product on [`Vectors`] whose rows a device of this rank has or needs.
-    pub(in crate::runtime) fn messages_of_devices(&mut self) -> Result<MessagesOfDevices> {
+    pub(in crate::internal::runtime) fn messages_of_devices(&mut self) -> Result<MessagesOfDevices> {
         Ok(self.vector_product()?.messages_of_devices())
     }
 
     /// The descriptions of the devices of products on [`Vectors`], the host first and the network last.
-    pub(in crate::runtime) fn vector_descriptions(&self) -> Vec<Description> {
+    pub(in crate::internal::runtime) fn vector_descriptions(&self) -> Vec<Description> {
         self.on_vectors.as_ref().map_or_else(Vec::new, VectorProduct::descriptions)
     }
 
@@ -273,7 +277,7 @@ impl<'a, T: Kernels> Product<'a, T> {
             format!("fault: {device}, {task}: {error}{next}")
         });
         let lines = self.plan().reasons.iter().chain(&self.adaptation.notes).cloned();
-        lines.chain(faults).collect::<Vec<_>>().join("\n")
+        lines.chain(faults).chain(slow_build().map(String::from)).collect::<Vec<_>>().join("\n")
     }
 
     /// The report of the last product; `None` after a product on [`Vectors`] on one device, which is queued.
@@ -282,26 +286,31 @@ impl<'a, T: Kernels> Product<'a, T> {
     }
 
     /// The report of the last product, taken out.
+    #[doc(hidden)]
     pub fn take_report(&mut self) -> Option<RunReport> {
         self.last.take()
     }
 
     /// Changes of the plan and devices that are not used, in words, since the last call.
+    #[doc(hidden)]
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.adaptation.notes)
     }
 
     /// How often the plan changed, the first plan included.
+    #[doc(hidden)]
     pub fn changes(&self) -> u64 {
         self.adaptation.changes
     }
 
     /// Seconds of planning so far.
+    #[doc(hidden)]
     pub fn plan_s(&self) -> f64 {
         self.adaptation.plan_s
     }
 
     /// Seconds of opening devices, preparing and bringing A so far.
+    #[doc(hidden)]
     pub fn prepare_s(&self) -> f64 {
         self.adaptation.prepare_s
     }
@@ -312,26 +321,40 @@ impl<'a, T: Kernels> Product<'a, T> {
     }
 
     /// The descriptions of the devices of the current plan, the host first; empty before the first product.
+    #[doc(hidden)]
     pub fn descriptions(&self) -> Vec<Description> {
         self.adaptation.current().map_or_else(Vec::new, |prepared| prepared.descriptions())
     }
 
     /// The clock errors of devices with their own clock, by device name, in nanoseconds.
+    #[doc(hidden)]
     pub fn clock_errors(&self) -> Vec<(String, u64)> {
         self.adaptation.current().map_or_else(Vec::new, |prepared| prepared.clock_errors())
     }
 
     /// Takes the round that brought A to the devices of the current plan, where it stays there.
+    #[doc(hidden)]
     pub fn take_set_up(&mut self) -> Option<Round> {
         self.adaptation.current_mut()?.take_set_up()
     }
 
     /// The reason for the host's choice of kernel for a chunk of the current plan.
+    #[doc(hidden)]
     pub fn host_reason(&self, chunk: usize) -> Option<String> {
         self.adaptation.current()?.host_reason(chunk)
     }
 
+    /// Adds the tasks of the last product to a trace, as product number `number`. Without a product it adds nothing.
+    pub fn add_to_trace(&self, trace: &mut Trace, number: u64) {
+        let Some(report) = self.last_report() else { return };
+        Timeline::new(trace, self.plan(), &self.descriptions()).add_run(trace, report, number);
+        for (clock, error_ns) in self.clock_errors() {
+            trace.clock_error(&clock, error_ns);
+        }
+    }
+
     /// Stores what was learned about the matrix, as dropping the product does.
+    #[doc(hidden)]
     pub fn remember(&mut self) {
         self.adaptation.remember();
     }
@@ -359,15 +382,48 @@ impl<'a, T: Kernels> Bound<'_, 'a, T> {
     }
 
     /// Y = A X, or less if `cancel` is set meanwhile, as the report then says.
+    #[doc(hidden)]
     pub fn apply_until(&mut self, cancel: Option<&AtomicBool>) -> Result<()> {
-        self.product.adaptation.next()?;
+        self.apply_scaled_until(1.0, 0.0, cancel)
+    }
+
+    /// Y = alpha A X + beta Y. The old Y has no effect if beta is zero.
+    ///
+    /// A GPU cannot add to a page-locked Y in place. If the plan page-locks Y and beta is not zero, the arrays are staged from then on.
+    ///
+    /// ```
+    /// use rowloom::{Csr, MultiVector, Runtime};
+    ///
+    /// # fn main() -> rowloom::Result<()> {
+    /// let a = Csr::<f64>::generate("stencil5,n=30")?;
+    /// let x = MultiVector::<f64>::filled(a.cols(), 8, 1.0)?;
+    /// let mut y = MultiVector::<f64>::filled(a.rows(), 8, 1.0)?;
+    /// let mut product = Runtime::open("cpu")?.product(a).columns(8).build()?;
+    /// product.bind(&x, &mut y, |bound| (0..10).try_for_each(|_| bound.apply_scaled(0.5, -1.0)))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn apply_scaled(&mut self, alpha: f64, beta: f64) -> Result<()> {
+        self.apply_scaled_until(alpha, beta, None)
+    }
+
+    /// The same, or less if `cancel` is set meanwhile, as the report then says.
+    pub fn apply_scaled_until(&mut self, alpha: f64, beta: f64, cancel: Option<&AtomicBool>) -> Result<()> {
+        let scaling = Scaling::rounded::<T>(alpha, beta);
+        let plan = self.product.adaptation.next()?.plan();
+        if scaling.reads_y() && plan.devices.iter().any(|device| device.registered.y) {
+            self.registrations.clear();
+            self.registered_at = None;
+            self.product.adaptation.set_bound(false);
+            self.product.adaptation.next()?;
+        }
         let changes = self.product.changes();
         if self.registered_at != Some(changes) {
             self.registrations.clear();
             self.registrations = self.product.register(self.x, &mut self.y)?;
             self.registered_at = Some(changes);
         }
-        self.product.run(Scaling::NONE, self.x, self.y.reborrow(), InPlace::default(), cancel)
+        self.product.run(scaling, self.x, self.y.reborrow(), InPlace::default(), cancel)
     }
 
     /// The product.

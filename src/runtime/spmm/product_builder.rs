@@ -19,6 +19,7 @@ use crate::work::spmm::Features;
 
 /// How A, X and Y are copied to GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Transfer {
     /// As predicted to be fastest.
     #[default]
@@ -115,7 +116,7 @@ pub struct ProductBuilder<'a, T: Kernels> {
 }
 
 impl<'a, T: Kernels> ProductBuilder<'a, T> {
-    pub(in crate::runtime) fn new(runtime: Runtime, matrix: Matrix<'a, T>) -> Self {
+    pub(in crate::internal::runtime) fn new(runtime: Runtime, matrix: Matrix<'a, T>) -> Self {
         let (options, resolved, features, plan) = (ProductOptions::default(), None, None, None);
         Self { runtime, matrix, k: 1, options, resolved, features, plan, ranks: None }
     }
@@ -191,6 +192,7 @@ impl<'a, T: Kernels> ProductBuilder<'a, T> {
 
     /// All options at once.
     #[must_use]
+    #[doc(hidden)]
     pub fn options(mut self, options: ProductOptions) -> Self {
         self.options = options;
         self
@@ -198,6 +200,7 @@ impl<'a, T: Kernels> ProductBuilder<'a, T> {
 
     /// The devices with corrected profiles, such as after tuning.
     #[must_use]
+    #[doc(hidden)]
     pub fn resolved(mut self, resolved: Resolved) -> Self {
         self.resolved = Some(resolved);
         self
@@ -205,6 +208,7 @@ impl<'a, T: Kernels> ProductBuilder<'a, T> {
 
     /// The features of the whole matrix, which are then not computed again.
     #[must_use]
+    #[doc(hidden)]
     pub fn features(mut self, features: Option<Features>) -> Self {
         self.features = features;
         self
@@ -219,7 +223,7 @@ impl<'a, T: Kernels> ProductBuilder<'a, T> {
     }
 
     /// The rows that ranks need of each other; the matrix has the rows of this rank.
-    pub(in crate::runtime) fn ranks(mut self, ranks: Arc<RankLists>) -> Self {
+    pub(in crate::internal::runtime) fn ranks(mut self, ranks: Arc<RankLists>) -> Self {
         self.ranks = Some(ranks);
         self
     }

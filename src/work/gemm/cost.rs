@@ -26,7 +26,7 @@ fn efficiency(kernel: KernelId, dtype: Dtype) -> f64 {
 }
 
 /// Predicted seconds of a form on a device.
-pub(in crate::work) fn kernel_s(
+pub(in crate::internal::work) fn kernel_s(
     rows: &UniformRows,
     device: &Profile,
     form: &Form,

@@ -162,7 +162,7 @@ pub(super) mod tests {
     }
 
     /// A matrix with rows of about these lengths and ascending columns.
-    pub(in crate::work) fn random_matrix(lengths: &[usize], cols: usize) -> Csr<f64> {
+    pub(in crate::internal::work) fn random_matrix(lengths: &[usize], cols: usize) -> Csr<f64> {
         let (mut pointers, mut columns) = (vec![0u64], Vec::new());
         for (row, &length) in lengths.iter().enumerate() {
             let mut own: Vec<u32> = (0..length).map(|at| ((at * 7 + row * 13) % cols) as u32).collect();
@@ -176,7 +176,7 @@ pub(super) mod tests {
     }
 
     /// A slot after `rows` are written to it.
-    pub(in crate::work) fn written(storage: &Storage, rows: CsrView<'_, f64>) -> AlignedBuffer<u8> {
+    pub(in crate::internal::work) fn written(storage: &Storage, rows: CsrView<'_, f64>) -> AlignedBuffer<u8> {
         let mut slot = AlignedBuffer::<u8>::zeroed(storage.bytes() as usize).unwrap();
         slot.fill(0xa5);
         storage.write(rows, &HeldRows::Whole { cols: rows.cols() }, &mut slot).unwrap();
@@ -184,7 +184,11 @@ pub(super) mod tests {
     }
 
     /// The array called `name` of a slot.
-    pub(in crate::work) fn part<T: bytemuck::Pod>(slot: &[u8], storage: &Storage, name: &str) -> Vec<T> {
+    pub(in crate::internal::work) fn part<T: bytemuck::Pod>(
+        slot: &[u8],
+        storage: &Storage,
+        name: &str,
+    ) -> Vec<T> {
         let range = storage.array(name).unwrap();
         let size = size_of::<T>();
         slot[range.start as usize..range.end as usize]

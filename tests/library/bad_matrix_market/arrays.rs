@@ -1,8 +1,8 @@
 //! Dense arrays.
 
 use rowloom::Error;
-use rowloom::matrix::MultiVector;
-use rowloom::matrix::io::{ReadOptions, read_dense};
+use rowloom::internal::matrix::MultiVector;
+use rowloom::internal::matrix::io::{ReadOptions, read_dense};
 
 use super::{ARRAY, REAL, given, packed};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rowloom::Error;
-use rowloom::matrix::io::{ReadOptions, read};
+use rowloom::internal::matrix::io::{ReadOptions, read};
 
 use super::{ARRAY, REAL, accepted, dense_rows, error_of, given, packed, refused};
 

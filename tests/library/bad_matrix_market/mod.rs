@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use flate2::{Compression, write::GzEncoder};
 use rowloom::Error;
-use rowloom::matrix::Loaded;
-use rowloom::matrix::io::{ReadOptions, read};
+use rowloom::internal::matrix::Loaded;
+use rowloom::internal::matrix::io::{ReadOptions, read};
 use tempfile::TempDir;
 
 const REAL: &str = "%%MatrixMarket matrix coordinate real general\n";

@@ -1,7 +1,7 @@
 //! Lines, counts, indices and sizes.
 
 use rowloom::Error;
-use rowloom::matrix::io::{ReadOptions, read, read_dense};
+use rowloom::internal::matrix::io::{ReadOptions, read, read_dense};
 
 use super::{ARRAY, REAL, accepted, dense_rows, given, packed, refused};
 

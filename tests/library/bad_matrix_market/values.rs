@@ -1,7 +1,7 @@
 //! Values, fields and symmetries.
 
-use rowloom::matrix::io::{ReadOptions, read};
-use rowloom::matrix::{Field, Loaded, Symmetry};
+use rowloom::internal::matrix::io::{ReadOptions, read};
+use rowloom::internal::matrix::{Field, Loaded, Symmetry};
 
 use super::{ARRAY, REAL, SYMMETRIC, accepted, dense_rows, given, refused};
 

@@ -24,6 +24,7 @@ pub struct RowBlock<T: Scalar> {
 
 impl<T: Scalar> RowBlock<T> {
     /// The rows that rank `rank` has read.
+    #[doc(hidden)]
     pub fn read(rows: RankRows<T>, rank: usize) -> Self {
         let first_row = rows.boundaries.get(rank).copied().unwrap_or(0);
         Self { first_row, total_rows: rows.rows(), matrix: rows.matrix }

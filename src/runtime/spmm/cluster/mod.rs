@@ -9,9 +9,9 @@
 //!    `copy_from` and `copy_to` copy are those of this rank.
 //!
 //! ```
-//! use rowloom::device::network::thread_communicators;
-//! use rowloom::matrix::MultiVector;
-//! use rowloom::runtime::RowBlock;
+//! use rowloom::internal::device::network::thread_communicators;
+//! use rowloom::internal::matrix::MultiVector;
+//! use rowloom::internal::runtime::RowBlock;
 //! use rowloom::{Csr, Result, Runtime};
 //!
 //! // Two ranks that are threads; `rowloom::mpi::communicator()` gives the ranks of an MPI job.
@@ -88,7 +88,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub(in crate::runtime) fn open(
+    pub(in crate::internal::runtime) fn open(
         builder: RuntimeBuilder,
         communicator: Arc<dyn Communicator>,
     ) -> Result<Self> {
@@ -99,6 +99,7 @@ impl Cluster {
     }
 
     /// The runtime of this rank.
+    #[doc(hidden)]
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
@@ -109,6 +110,7 @@ impl Cluster {
     }
 
     /// Bytes of all rows that this rank has sent to others in products.
+    #[doc(hidden)]
     pub fn sent_bytes(&self) -> u64 {
         self.network.lock().unwrap_or_else(std::sync::PoisonError::into_inner).sent_bytes()
     }
@@ -122,11 +124,13 @@ impl Cluster {
     }
 
     /// How rows are divided over the ranks for products with `k` columns.
+    #[doc(hidden)]
     pub fn division(&self, k: usize, dtype: Dtype) -> Result<Division> {
         Ok(Division::for_product(self.speeds()?, k, dtype.bytes()))
     }
 
     /// For each rank the predicted memory bandwidth of its devices, which limits products.
+    #[doc(hidden)]
     pub fn speeds(&self) -> Result<Vec<f64>> {
         let resolved = self.runtime.resolve(&ProductOptions::default())?;
         let own: f64 = resolved.devices.iter().map(|device| device.profile.stream_gb_per_s).sum();

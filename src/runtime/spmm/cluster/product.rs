@@ -30,6 +30,7 @@ impl<T: Kernels> ClusterProductBuilder<T> {
 
     /// All options of the product of this rank. Kernels are canonical whatever they say.
     #[must_use]
+    #[doc(hidden)]
     pub fn options(mut self, options: ProductOptions) -> Self {
         self.options = options;
         self
@@ -60,6 +61,7 @@ pub struct ClusterProduct<T: Kernels> {
 
 impl<T: Kernels> ClusterProduct<T> {
     /// The cluster.
+    #[doc(hidden)]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
@@ -70,6 +72,7 @@ impl<T: Kernels> ClusterProduct<T> {
     }
 
     /// Number of nonzeros of the rows of this rank.
+    #[doc(hidden)]
     pub fn nonzeros(&self) -> u64 {
         self.nonzeros
     }
@@ -96,11 +99,13 @@ impl<T: Kernels> ClusterProduct<T> {
 
     /// Number of rows of X that this rank receives from others with every product: the distinct columns of its rows that refer to
     /// rows of other ranks.
+    #[doc(hidden)]
     pub fn received_rows(&mut self) -> Result<u64> {
         self.product.rows_from_ranks()
     }
 
     /// The messages to and from other ranks with every product whose rows a device of this rank has or needs.
+    #[doc(hidden)]
     pub fn messages_of_devices(&mut self) -> Result<MessagesOfDevices> {
         self.product.messages_of_devices()
     }
@@ -116,16 +121,19 @@ impl<T: Kernels> ClusterProduct<T> {
     }
 
     /// The descriptions of the devices of this rank, the host first and the network last.
+    #[doc(hidden)]
     pub fn descriptions(&self) -> Vec<Description> {
         self.product.vector_descriptions()
     }
 
     /// Seconds of planning.
+    #[doc(hidden)]
     pub fn plan_s(&self) -> f64 {
         self.product.plan_s()
     }
 
     /// Seconds of opening devices, preparing and bringing A.
+    #[doc(hidden)]
     pub fn prepare_s(&self) -> f64 {
         self.product.prepare_s()
     }

@@ -20,6 +20,7 @@ pub struct ExportedRows {
 
 impl<T: Kernels> Vectors<T> {
     /// The memory of the only owner of the rows; `None` if several devices own them.
+    #[doc(hidden)]
     pub fn memory_place(&self) -> Option<Place> {
         match &self.layout.parts[..] {
             _ if self.layout.ranks.is_some() || self.machine().is_some() => None,
@@ -35,6 +36,7 @@ impl<T: Kernels> Vectors<T> {
     /// it. An error if several devices own the rows, or if other libraries cannot use the memory of the device.
     ///
     /// Another library writes unnoticed, so the host's copy of the values is not used any more if a device is lost.
+    #[doc(hidden)]
     pub fn export(&mut self) -> Result<ExportedRows> {
         let Some(place) = self.memory_place() else {
             return Err(Error::usage(match &self.layout.parts[..] {

@@ -40,7 +40,7 @@ use host_copy::HostCopy;
 pub(super) use layout::{Layout, Part};
 pub(super) use product::VectorProduct;
 pub use ranks::MessagesOfDevices;
-pub(in crate::runtime) use ranks::{RankLists, Span};
+pub(in crate::internal::runtime) use ranks::{RankLists, Span};
 use simulated::{SimulatedMachine, SimulatedMemory, no_values};
 pub use simulated_product::{SimulatedVectors, TimeParts};
 

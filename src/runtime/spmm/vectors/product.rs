@@ -29,7 +29,7 @@ use crate::runtime::spmm::PreparedProduct;
 use crate::work::{Work, pitch_bytes};
 
 /// A product on [`Vectors`].
-pub(in crate::runtime) struct VectorProduct<'a, T: Kernels> {
+pub(in crate::internal::runtime) struct VectorProduct<'a, T: Kernels> {
     pub(super) backing: Backing<'a, T>,
     pub(super) runtime: Runtime,
     pub(super) k: usize,

@@ -1,8 +1,8 @@
-//! Options of a CUDA device: its context, and faults to inject, for tests of how a run handles them.
+//! Names and options of CUDA devices: the card, its context, and faults to inject, for tests of how a run handles them. They are read
+//! also by a build without CUDA.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::fault_kernels::FaultKernel;
 use crate::error::{Error, Result};
 
 /// Whether devices whose word does not name a context use the primary one.
@@ -66,15 +66,17 @@ impl CudaOptions {
         }
         Ok(options)
     }
+}
 
-    /// The kernel that replaces launch number `launch`, if any.
-    pub(super) fn fault_at(&self, launch: u64) -> Option<FaultKernel> {
-        match Some(launch) {
-            at if at == self.illegal_address_at_launch => Some(FaultKernel::IllegalAddress),
-            at if at == self.hang_at_launch => Some(FaultKernel::Hang),
-            _ => None,
-        }
-    }
+/// The number of the card in a device's name: `cuda:1`, or `cuda:1#2` for the second device on it.
+pub fn card_number(name: &str) -> Option<u32> {
+    let number = name.strip_prefix("cuda:")?;
+    number.split_once('#').map_or(number, |(number, _)| number).parse().ok()
+}
+
+/// The name of the `again`-th device, counted from zero, on a card.
+pub fn device_name(card: u32, again: usize) -> String {
+    if again == 0 { format!("cuda:{card}") } else { format!("cuda:{card}#{}", again + 1) }
 }
 
 #[cfg(test)]
@@ -95,8 +97,7 @@ mod tests {
         let parse = |key: &str, value: &str| CudaOptions::parse(&[(key.into(), value.into())]);
         assert_eq!(CudaOptions::parse(&[]).unwrap(), CudaOptions::default());
         assert_eq!(parse(KEYS[0], "3").unwrap().illegal_address_at_launch, Some(3));
-        let hangs = parse(KEYS[1], "2").unwrap();
-        assert_eq!((hangs.fault_at(1), hangs.fault_at(2)), (None, Some(FaultKernel::Hang)));
+        assert_eq!(parse(KEYS[1], "2").unwrap().hang_at_launch, Some(2));
         assert!(parse(KEYS[2], "primary").unwrap().primary_context);
         assert!(!parse(KEYS[2], "own").unwrap().primary_context);
         for (key, value) in

@@ -28,16 +28,19 @@ pub struct Place {
 
 impl Place {
     /// A whole file.
+    #[doc(hidden)]
     pub fn file(path: impl AsRef<Path>) -> Self {
         Self { source: path.as_ref().display().to_string(), line: None, column: None }
     }
 
     /// A line of a file.
+    #[doc(hidden)]
     pub fn line(source: impl Into<String>, line: u64) -> Self {
         Self { source: source.into(), line: Some(line), column: None }
     }
 
     /// The same place, at a column.
+    #[doc(hidden)]
     pub fn at_column(mut self, column: u64) -> Self {
         self.column = Some(column);
         self
@@ -140,16 +143,19 @@ impl Error {
     }
 
     /// An input error at a place.
+    #[doc(hidden)]
     pub fn input(place: Place, reason: impl Into<Reason>) -> Self {
         Self::Input { place, reason: reason.into() }
     }
 
     /// A read error of a file.
+    #[doc(hidden)]
     pub fn read(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         Self::Read { path: path.into(), source }
     }
 
     /// A write error of a file.
+    #[doc(hidden)]
     pub fn write(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         Self::Write { path: path.into(), source }
     }

@@ -11,13 +11,38 @@ const CHECK_INTERVAL: u64 = 10;
 
 /// When block power iteration ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct PowerSettings {
     /// Number of eigenvalues, at most K. The columns beyond it make the iteration converge faster.
+    #[doc(hidden)]
     pub wanted: usize,
     /// The iteration ends when every residual is at most this times the largest absolute Ritz value.
+    #[doc(hidden)]
     pub tolerance: f64,
     /// Most iterations.
+    #[doc(hidden)]
     pub iterations: u64,
+}
+
+impl PowerSettings {
+    /// `wanted` eigenvalues, with a tolerance of 1e-8 and at most 1000 iterations.
+    pub const fn new(wanted: usize) -> Self {
+        Self { wanted, tolerance: 1e-8, iterations: 1000 }
+    }
+
+    /// The tolerance.
+    #[must_use]
+    pub const fn tolerance(mut self, tolerance: f64) -> Self {
+        self.tolerance = tolerance;
+        self
+    }
+
+    /// Most iterations.
+    #[must_use]
+    pub const fn iterations(mut self, iterations: u64) -> Self {
+        self.iterations = iterations;
+        self
+    }
 }
 
 /// Block power iteration with the symmetric matrix of `product`, from the start vectors `x`, which become the Ritz vectors.

@@ -19,17 +19,51 @@ pub enum SpectrumEnd {
 
 /// How Chebyshev-filtered subspace iteration proceeds and when it ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct SubspaceSettings {
     /// Which eigenvalues.
+    #[doc(hidden)]
     pub end: SpectrumEnd,
     /// Number of eigenvalues, at most K. The columns beyond it make the iteration converge faster.
+    #[doc(hidden)]
     pub wanted: usize,
     /// Degree of the filter polynomial, at least 1: the number of products of an iteration.
+    #[doc(hidden)]
     pub degree: u64,
     /// The iteration ends when every residual is at most this times the largest absolute bound of the spectrum.
+    #[doc(hidden)]
     pub tolerance: f64,
     /// Most iterations.
+    #[doc(hidden)]
     pub iterations: u64,
+}
+
+impl SubspaceSettings {
+    /// `wanted` eigenvalues at one end of the spectrum, with a filter of degree 20, a tolerance of 1e-8 and at most 100 iterations.
+    pub const fn new(end: SpectrumEnd, wanted: usize) -> Self {
+        Self { end, wanted, degree: 20, tolerance: 1e-8, iterations: 100 }
+    }
+
+    /// Degree of the filter polynomial, at least 1.
+    #[must_use]
+    pub const fn degree(mut self, degree: u64) -> Self {
+        self.degree = degree;
+        self
+    }
+
+    /// The tolerance.
+    #[must_use]
+    pub const fn tolerance(mut self, tolerance: f64) -> Self {
+        self.tolerance = tolerance;
+        self
+    }
+
+    /// Most iterations.
+    #[must_use]
+    pub const fn iterations(mut self, iterations: u64) -> Self {
+        self.iterations = iterations;
+        self
+    }
 }
 
 /// Chebyshev-filtered subspace iteration with the symmetric matrix of `product`, from the start vectors `x`, which become the

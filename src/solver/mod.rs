@@ -14,6 +14,7 @@ pub use subspace::{SpectrumEnd, SubspaceSettings, subspace_iteration};
 
 /// The result of a solver.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct SolverReport {
     /// The wanted eigenvalues: Ritz values, the most wanted first.
     pub eigenvalues: Vec<f64>,

@@ -1,0 +1,85 @@
+//! All modules of the crate, for the program, its tests and the Python package, which are built from the same revision.
+//!
+//! Nothing in here is stable. Programs use the modules of the root, which show a chosen part of these.
+//!
+//! Modules are layered: each uses only modules of lower layers. A test reads the `use` lines and fails on an upward
+//! import.
+//!
+//! | layer | module | contents |
+//! |---|---|---|
+//! | 0 | `error` | the error type, exit codes |
+//! | 0 | `suggest` | the nearest known name to a misspelt one |
+//! | 1 | `files` | atomic replacement of files |
+//! | 1 | `toml_file` | TOML files; errors name file and line |
+//! | 2 | `fetch` | matrices of the SuiteSparse collection, downloaded and kept |
+//! | 2 | `report` | plots and a self-contained HTML page from plain data |
+//! | 2 | `matrix` | formats, conversions, statistics, generators, files |
+//! | 2 | `machine` | cores, caches, memory, limits, GPUs; thread binding |
+//! | 2 | `trace` | spans of a run on one clock; writing, reading and summarising Chrome traces |
+//! | 3 | `kernel` | kernel table with requirements and summation orders; CPU kernels, references, verification |
+//! | 4 | `work` | a product as work: weights of rows, bytes of a chunk, merging of slices |
+//! | 4 | `graph` | the immutable task graph and its validation |
+//! | 5 | `cost` | the cost model: predicted times of kernels and copies per device |
+//! | 6 | `plan` | chunks, devices, kernels, memory and reasons as plain data; the resulting graph |
+//! | 6 | `device` | the device trait and its back ends; communicators between ranks |
+//! | 7 | `mpi` | ranks that are processes of an MPI job |
+//! | 7 | `exec` | the coordinator: readiness, slots, choices, faults, watchdog |
+//! | 8 | `adapt` | decisions from plans and measured times: processors, shares, what is remembered |
+//! | 9 | `runtime` | the API: runtime, product, vectors, cluster; recovery, reports |
+//! | 10 | `solver` | eigenvalue solvers |
+//! | 10 | `study` | kernel measurements, verified and compared with the vendor's library |
+//! | 11 | `cli` | command line: parsing, meaning, one file per command |
+//!
+//! The CPU's vector kernels are a separate crate below all layers, `kernels/cpu`.
+
+#[path = "adapt/mod.rs"]
+pub mod adapt;
+#[cfg(feature = "cli")]
+#[path = "cli/mod.rs"]
+pub mod cli;
+#[path = "cost/mod.rs"]
+pub mod cost;
+#[path = "device/mod.rs"]
+pub mod device;
+#[path = "error/mod.rs"]
+pub mod error;
+#[path = "exec/mod.rs"]
+pub mod exec;
+#[cfg(feature = "fetch")]
+#[path = "fetch/mod.rs"]
+pub mod fetch;
+#[path = "files.rs"]
+pub mod files;
+#[path = "graph/mod.rs"]
+pub mod graph;
+#[path = "kernel/mod.rs"]
+pub mod kernel;
+#[path = "machine/mod.rs"]
+pub mod machine;
+#[path = "matrix/mod.rs"]
+pub mod matrix;
+#[cfg(feature = "mpi")]
+#[path = "mpi/mod.rs"]
+pub mod mpi;
+#[path = "plan/mod.rs"]
+pub mod plan;
+#[cfg(feature = "cli")]
+#[path = "report/mod.rs"]
+pub mod report;
+#[path = "runtime/mod.rs"]
+pub mod runtime;
+#[path = "solver/mod.rs"]
+pub mod solver;
+#[cfg(feature = "cli")]
+#[path = "study/mod.rs"]
+pub mod study;
+#[path = "suggest.rs"]
+pub mod suggest;
+#[path = "threads.rs"]
+pub mod threads;
+#[path = "toml_file.rs"]
+pub mod toml_file;
+#[path = "trace/mod.rs"]
+pub mod trace;
+#[path = "work/mod.rs"]
+pub mod work;
