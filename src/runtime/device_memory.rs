@@ -299,8 +299,9 @@ impl Drop for MemoryUse {
             freed.extend(state.workspace.take().map(|(memory, _)| memory));
         }
         // A closed device has freed its memory, or keeps it for an operation that hangs.
-        if !freed.is_empty() && ends_operations(&mut device) {
-            freed.into_iter().for_each(|memory| device.device().free(memory));
+        if !freed.is_empty() && device.is_open() {
+            let freed_bytes = device.free_after_use(freed.into_iter().map(|memory| (memory, 0)));
+            state.private_bytes = state.private_bytes.saturating_sub(freed_bytes);
         }
     }
 }

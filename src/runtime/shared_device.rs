@@ -40,7 +40,7 @@ pub struct OpenDevice {
     closed: Arc<AtomicBool>,
     /// Whether launches on a stream of another library had not ended when memory was to be freed. No later drop waits for them again.
     is_stuck: bool,
-    /// Memory that is freed after they have ended.
+    /// Memory that is freed after they have ended, each with its bytes of memory that is not shared.
     unfreed: Vec<(Memory, u64)>,
 }
 
@@ -173,6 +173,27 @@ impl OpenDevice {
         !self.is_stuck && !matches!(self.drain(), Err(Fault { kind: FaultKind::Hang, .. }))
     }
 
+    /// Frees memory, each with its bytes of memory that is not shared, after the operations that use it. Returns how many of these bytes
+    /// were freed. Memory that may still be in use stays allocated until a later call.
+    pub fn free_after_use(&mut self, memories: impl IntoIterator<Item = (Memory, u64)>) -> u64 {
+        self.unfreed.extend(memories);
+        if !self.drain_for_drop() {
+            let (name, allocations) = (self.description().name, self.unfreed.len());
+            tracing::warn!(
+                device = name,
+                allocations,
+                "memory is not freed yet: operations that use it have not ended"
+            );
+            return 0;
+        }
+        let mut freed_bytes = 0;
+        for (memory, bytes) in std::mem::take(&mut self.unfreed) {
+            self.device.free(memory);
+            freed_bytes += bytes;
+        }
+        freed_bytes
+    }
+
     /// Starts to record queued operations.
     pub fn start_recording(&mut self) {
         self.queue.records.get_or_insert_default();
@@ -301,20 +322,8 @@ impl Drop for Allocations {
         if !device.is_open() {
             return;
         }
-        device.unfreed.append(&mut self.memories);
-        if device.drain_for_drop() {
-            for (memory, bytes) in std::mem::take(&mut device.unfreed) {
-                device.device.free(memory);
-                self.device.memory().freed_private(bytes);
-            }
-        } else {
-            let (name, allocations) = (device.description().name, device.unfreed.len());
-            tracing::warn!(
-                device = name,
-                allocations,
-                "memory is not freed yet: operations that use it have not ended"
-            );
-        }
+        let freed_bytes = device.free_after_use(std::mem::take(&mut self.memories));
+        self.device.memory().freed_private(freed_bytes);
     }
 }
 
@@ -418,12 +427,8 @@ mod tests {
             is_stuck: false,
             unfreed: Vec::new(),
         };
-        let shared = Arc::new(SharedDevice {
-            state: Mutex::new(state),
-            closed,
-            faults,
-            memory: DeviceMemory::default(),
-        });
+        let memory = DeviceMemory::default();
+        let shared = Arc::new(SharedDevice { state: Mutex::new(state), closed, faults, memory });
         let allocated = |count: usize| {
             let mut all = Allocations::on(&shared);
             assert!((0..count).all(|_| all.allocate(8).is_ok()));
@@ -437,6 +442,6 @@ mod tests {
         assert!(freed.lock().unwrap().is_empty(), "the stream may still use the memory");
         has_ended.store(true, Ordering::Relaxed);
         drop(last);
-        assert_eq!(freed.lock().unwrap().len(), 5);
+        assert_eq!((freed.lock().unwrap().len(), shared.memory().private_bytes()), (5, 0));
     }
 }

@@ -91,9 +91,9 @@ fn a_program_computes_on_a_communicator_of_its_own_and_keeps_its_mpi() {
                 for tag in 0..600 {
                     assert_eq!(other.receive_vec_with_tag::<u8>(tag).0, sent);
                 }
-                own.into_iter().for_each(|request| {
-                    request.wait();
-                });
+                for request in own {
+                    let _ = request.wait();
+                }
                 let all = ranks.all_gather(bytemuck::cast_slice(&y)).unwrap().concat();
                 let a = matrix("stencil5,n=20");
                 let alone = Runtime::builder().devices("cpu").threads(1).model("none").open().unwrap();

@@ -241,11 +241,14 @@ fn fill_for(x: &mut Vectors<f64>, step: usize) -> Result<()> {
     x.copy_from(&MultiVector::from_fn(x.rows(), k, value)?)
 }
 
+/// The bits of the rows of Y and of the norms of X.
+type ProductResult = Result<(Vec<u64>, Vec<u64>)>;
+
 /// For each rank and product the bits of its rows of Y and of the norms of X, or the error. Rank 1 has the device; the others begin each
 /// product `delay` later.
-fn products_of_changing_x(device: &str, delay: Duration) -> Vec<Vec<Result<(Vec<u64>, Vec<u64>)>>> {
+fn products_of_changing_x(device: &str, delay: Duration) -> Vec<Vec<ProductResult>> {
     let a = matrix(NEIGHBOURS);
-    let work = |communicator: Arc<dyn Communicator>| -> Vec<Result<(Vec<u64>, Vec<u64>)>> {
+    let work = |communicator: Arc<dyn Communicator>| -> Vec<ProductResult> {
         let rank = communicator.rank();
         let devices = if rank == 1 { format!("cpu,{device}") } else { "cpu".into() };
         let builder = Runtime::builder().devices(devices).threads(1).model("none").refine(false);

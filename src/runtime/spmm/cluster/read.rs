@@ -257,7 +257,7 @@ pub fn generate_rows<T: Scalar>(
 
 /// The error for a source that ranks cannot read by parts.
 pub fn unsupported_source(source: &str) -> Error {
-    let reason = "over several ranks A is a file or gen:; store it as a file first";
+    let reason = "over several ranks A is a file or gen:";
     Error::input(Place { source: source.into(), line: None, column: None }, reason)
         .advise([Advice::CacheFile])
 }
