@@ -84,6 +84,7 @@ pub enum Advice {
 
 impl Advice {
     /// Every value.
+    #[doc(hidden)]
     pub const ALL: [Self; 35] = [
         Self::FewerColumns,
         Self::FewerColumnsOfB,
@@ -123,6 +124,7 @@ impl Advice {
     ];
 
     /// The advice as methods, fields and functions of Rust.
+    #[doc(hidden)]
     pub fn in_rust(self) -> &'static str {
         match self {
             Self::FewerColumns => "use fewer `.columns(…)`",

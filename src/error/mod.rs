@@ -138,6 +138,7 @@ pub enum Error {
 
 impl Error {
     /// An error of a request.
+    #[doc(hidden)]
     pub fn usage(reason: impl Into<Reason>) -> Self {
         Self::Usage(reason.into())
     }
@@ -161,11 +162,13 @@ impl Error {
     }
 
     /// An error of a device.
+    #[doc(hidden)]
     pub fn device(device: impl Into<String>, reason: impl Into<Reason>) -> Self {
         Self::Device { device: device.into(), reason: reason.into() }
     }
 
     /// The same with more advice. Kinds without a reason stay as they are.
+    #[doc(hidden)]
     pub fn advise(mut self, more: impl IntoIterator<Item = Advice>) -> Self {
         if let Self::Usage(reason)
         | Self::Input { reason, .. }
@@ -212,6 +215,7 @@ impl Error {
     }
 
     /// The message and the advice, as the reason of another error.
+    #[doc(hidden)]
     pub fn as_reason(&self) -> Reason {
         Reason::from(self.message()).advise(self.advice().iter().copied())
     }

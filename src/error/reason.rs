@@ -23,12 +23,14 @@ impl Reason {
     }
 
     /// The same with more advice.
+    #[doc(hidden)]
     pub fn advise(mut self, advice: impl IntoIterator<Item = Advice>) -> Self {
         self.advice.extend(advice);
         self
     }
 
     /// The same advice after words that are made from these.
+    #[doc(hidden)]
     pub fn map_words(self, words: impl FnOnce(&str) -> String) -> Self {
         Self { words: words(&self.words), advice: self.advice }
     }
