@@ -82,11 +82,7 @@ mod tests {
         let seconds = alone(&request, 0).predicted_s;
         assert_eq!(seconds, gpu.predicted_s, "the CPU moves as many bytes as the GPU");
         let words = sentence(&request, &make(&request).unwrap()).unwrap();
-        let seconds = Seconds(seconds);
-        assert!(
-            words.ends_with(&format!("{seconds} on emu:1/0 alone, {seconds} on cpu alone per product"))
-                || words.ends_with(&format!("{seconds} on emu:1/0 alone, {seconds} on cpu alone")),
-            "{words}"
-        );
+        let times = format!("{0} on emu:1/0 alone, {0} on cpu alone", Seconds(seconds));
+        assert!(words.contains(&times), "{words}");
     }
 }
