@@ -21,5 +21,6 @@ pub(super) fn with_draft<T>(request: &PlanRequest<'_>, mode: Mode, test: impl Fn
         devices: &request.devices,
         mode,
         samples: &OnceLock::new(),
+        adopted: None,
     })
 }
