@@ -169,3 +169,73 @@ fn because(plan: &Plan, fewer: &Plan) -> Option<String> {
     ];
     parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, cause)| cause)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{matrix, request};
+    use super::*;
+    use crate::work::Work;
+
+    /// Plans of the same product for 2 GPUs and 1 GPU, with these predicted seconds of a product.
+    fn plans(two_s: f64, one_s: f64) -> (Plan, Plan) {
+        let matrix = matrix("uniform,rows=2000,degree=8");
+        let request = request(Work::spmm(&matrix.view(), 8).unwrap(), &["h200x2"]);
+        let devices = request.devices[..1].to_vec();
+        let smaller = PlanRequest { devices, ..request.clone() };
+        let (two, one) = (make(&request).unwrap(), make(&smaller).unwrap());
+        let of = |plan: Plan, predicted_s| Plan { predicted_s, ..plan };
+        (of(two, two_s), of(one, one_s))
+    }
+
+    /// The sentence for these plans, whose set-up takes so many seconds.
+    fn said((two, one): &(Plan, Plan), two_set_up_s: f64, one_set_up_s: f64) -> String {
+        let count = |gpus, plan: &Plan, set_up_s: f64| {
+            let product_s = plan.predicted_s;
+            DeviceCount { gpus, product_s, set_up_s, total_s: set_up_s + product_s }
+        };
+        sentence("h200", (&count(2, two, two_set_up_s), two), (&count(1, one, one_set_up_s), one))
+    }
+
+    #[test]
+    fn twice_the_speed_of_half_the_gpus_is_linear() {
+        assert_eq!(
+            said(&plans(0.001, 0.002), 0.1, 0.1),
+            "device count: 2 GPUs of kind h200 are 2.00× faster than 1 (1.00 ms against 2.00 ms per product); the speed-up is nearly \
+             linear; in total for 1 product: 101 ms against 102 ms"
+        );
+    }
+
+    #[test]
+    fn more_than_twice_the_speed_of_half_the_gpus_is_more_than_linear() {
+        let (two, mut one) = plans(0.001, 0.003);
+        one.mode = crate::plan::Mode::Stream;
+        assert_eq!(
+            said(&(two, one), 0.1, 0.1),
+            "device count: 2 GPUs of kind h200 are 3.00× faster than 1 (1.00 ms against 3.00 ms per product); the speed-up is more than \
+             linear, because 1 GPU would use mode stream; in total for 1 product: 101 ms against 103 ms"
+        );
+    }
+
+    #[test]
+    fn fewer_gpus_that_open_sooner_are_faster_in_total() {
+        let (mut two, mut one) = plans(0.001, 0.002);
+        (two.set_up.open_s, one.set_up.open_s) = (0.3, 0.1);
+        assert_eq!(
+            said(&(two, one), 0.3, 0.1),
+            "device count: for 1 product 1 GPU of kind h200 is faster: 102 ms in total against 301 ms (opening 1 more GPU takes 200 ms); \
+             each product alone is 2.00× faster on 2 GPUs"
+        );
+    }
+
+    #[test]
+    fn a_product_that_takes_a_twentieth_longer_than_its_share_has_a_cause() {
+        let cause = |two_s: f64| {
+            let (mut two, one) = plans(two_s, 2.0);
+            two.devices.iter_mut().for_each(|device| device.predicted_s = 0.5);
+            two.host.memory_gb_per_s = 7.0;
+            because(&two, &one)
+        };
+        assert_eq!(cause(1.05), Some("the host's memory is the limit (7 GB/s)".into()));
+        assert_eq!(cause(1.0499), None);
+    }
+}

@@ -339,3 +339,26 @@ impl Chunk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::remaining::Remaining;
+    use super::super::tests::{matrix, request};
+    use super::super::{PlanRequest, make};
+    use super::*;
+    use crate::graph::Role;
+    use crate::work::Work;
+
+    #[test]
+    fn the_inputs_of_a_graph_are_the_values_of_a_and_x() {
+        let matrix = matrix("band,rows=400,width=3");
+        let entries = matrix.nnz() as u64;
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let request = PlanRequest { mode: Some(Mode::Oneshot), ..request(work, &["emu"]) };
+        let plan = make(&request).unwrap();
+        let graph = plan.graph(&Remaining::all(&plan)).unwrap().graph;
+        let inputs = graph.buffers().iter().filter(|buffer| buffer.role == Role::Input);
+        let bytes: Vec<u64> = inputs.map(|buffer| buffer.bytes).collect();
+        assert_eq!(bytes, [entries * 8, 400 * 8 * 8]);
+    }
+}

@@ -171,3 +171,73 @@ pub(super) fn mode_reason(mode: Mode, repeat: u64, requested: bool, gpus: usize)
     };
     format!("mode: {}: {why}", mode.name())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::make::make;
+    use super::super::request::PlanRequest;
+    use super::super::tests::{matrix, request};
+    use super::*;
+    use crate::work::Work;
+
+    fn plan(spec: &str, chunks: Option<usize>, words: &[&str]) -> Plan {
+        let matrix = matrix(spec);
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        make(&PlanRequest { chunks, mode: Some(Mode::Oneshot), ..request(work, words) }).unwrap()
+    }
+
+    #[test]
+    fn the_time_of_a_product_names_the_device_that_finishes_last() {
+        assert_eq!(plan("empty,rows=0", None, &["cpu"]).product_reason(), "since there are no rows");
+        assert_eq!(plan("stencil5,n=20", None, &["cpu"]).product_reason(), "on cpu: 1 chunk");
+        let mut shared = plan("stencil5,n=20", Some(8), &["cpu", "emu"]);
+        (shared.devices[0].predicted_s, shared.devices[1].predicted_s) = (2.0, 1.0);
+        shared.predicted_s = 0.0;
+        let chunks = Counted(shared.devices[0].chunks, "chunk");
+        assert_eq!(shared.product_reason(), format!("on the slowest device, cpu: {chunks}"));
+    }
+
+    #[test]
+    fn a_product_that_waits_for_the_hosts_memory_says_its_bytes_and_bandwidth() {
+        let mut plan = plan("diagonal,rows=16384", Some(4), &["emu"]);
+        let a_bytes: u64 = plan.chunks.iter().map(|chunk| chunk.staged_bytes).sum();
+        plan.devices[1].registered = Default::default();
+        (plan.host.memory_gb_per_s, plan.predicted_s) = (7.0, 1e3);
+        let Finish { x_s, chunks_s, ends_s, .. } = plan.finish(1);
+        let (bytes, finish) = (Bytes(3 * (a_bytes + 2 * 16384 * 64)), Seconds(x_s + chunks_s + ends_s));
+        assert_eq!(
+            plan.product_reason(),
+            format!("limited by the host's memory: {bytes} at 7 GB/s; emu:0/0 finishes after {finish}")
+        );
+    }
+
+    #[test]
+    fn finish_times_that_differ_by_more_than_a_twentieth_need_a_reason() {
+        let mut plan = plan("stencil5,n=20", Some(8), &["cpu", "emu"]);
+        let mut of = |first_s: f64, last_s: f64| {
+            (plan.devices[0].predicted_s, plan.devices[1].predicted_s) = (first_s, last_s);
+            plan.imbalance("a reason")
+        };
+        assert_eq!(of(2.0, 1.0), Some("; predicted finish times differ (1.00 s to 2.00 s): a reason".into()));
+        assert_eq!(
+            of(0.94, 1.0),
+            Some("; predicted finish times differ (940 ms to 1.00 s): a reason".into())
+        );
+        assert_eq!(of(0.96, 1.0), None);
+        assert_eq!(of(1.0, 1.0), None);
+    }
+
+    #[test]
+    fn a_device_without_a_share_says_whether_rows_or_chunks_are_too_few() {
+        let reasons = |spec: &str, chunks| {
+            let plan = plan(spec, chunks, &["cpu", "emu", "emu"]);
+            let unused = plan.devices.iter().filter(|device| device.chunks == 0);
+            let mut reasons: Vec<String> = unused.map(|device| device.reason.clone()).collect();
+            reasons.dedup();
+            reasons
+        };
+        assert_eq!(reasons("diagonal,rows=3", Some(2)), ["no share: there are fewer chunks than devices"]);
+        assert_eq!(reasons("diagonal,rows=2", None), ["no share: there are fewer rows than devices"]);
+        assert!(reasons("diagonal,rows=3", None).is_empty());
+    }
+}

@@ -188,3 +188,39 @@ fn device_sets(devices: &[DeviceSpec]) -> Vec<Vec<DeviceSpec>> {
     }
     sets
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{matrix, request};
+    use super::*;
+    use crate::kernel::KernelId;
+    use crate::work::Work;
+
+    #[test]
+    fn an_a_that_is_copied_with_each_product_keeps_its_layout_unless_rows_are_long_and_no_kernel_is_requested()
+     {
+        let (short, long) = (matrix("stencil5,n=20"), matrix("arrow,rows=9000"));
+        let of = |matrix: &crate::matrix::Csr<f64>, kernel, words: &[&str]| {
+            let work = Work::spmm(&matrix.view(), 8).unwrap();
+            layouts(&PlanRequest { kernel, ..request(work, words) }, Mode::Oneshot)
+        };
+        assert_eq!(of(&short, None, &["emu"]), [Layouts::Unchanged]);
+        assert_eq!(of(&long, None, &["emu"]), [Layouts::Unchanged, Layouts::Any]);
+        assert_eq!(of(&long, Some(KernelId::CsrVector), &["emu"]), [Layouts::Unchanged]);
+        assert_eq!(of(&long, None, &["cpu"]), [Layouts::Unchanged]);
+    }
+
+    #[test]
+    fn of_equally_fast_candidates_the_first_is_kept() {
+        let matrix = matrix("empty,rows=0");
+        let mut request = request(Work::spmm(&matrix.view(), 8).unwrap(), &["cpu", "emu"]);
+        for device in &mut request.devices {
+            device.required = false;
+            device.profile.link.iter_mut().for_each(|link| link.latency_us = 0.0);
+        }
+        let plan = make(&request).unwrap();
+        assert_eq!((plan.predicted_s, compared_set_up_s(&plan)), (0.0, 0.0), "no candidate takes any time");
+        let names: Vec<&str> = plan.devices.iter().map(|device| &*device.name).collect();
+        assert_eq!(names, ["cpu", "emu:1/0"], "the first candidate has all devices");
+    }
+}

@@ -48,6 +48,8 @@ pub use vectors::make_on_vectors;
 #[cfg(test)]
 mod block_tests;
 #[cfg(test)]
+mod fixture;
+#[cfg(test)]
 mod reason_tests;
 #[cfg(test)]
 mod refusal_tests;

@@ -394,3 +394,98 @@ impl Draft<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::super::fixture::with_draft;
+    use super::super::make::make;
+    use super::super::tests::{matrix, request};
+    use super::*;
+    use crate::work::Work;
+
+    fn rows(begin: usize, end: usize) -> ChunkRows {
+        ChunkRows::Rows { begin, end }
+    }
+
+    /// Plans two devices, of which the last has the rows from `cut` on and as much memory as its part of X has bytes. Returns the
+    /// numbers of chunks of that device which were tried before the refusal.
+    fn tried_counts(words: &[&str], diagonal: usize, cut: usize) -> Vec<usize> {
+        let matrix = matrix(&format!("diagonal,rows={diagonal}"));
+        let request = request(Work::spmm(&matrix.view(), 8).unwrap(), words);
+        with_draft(&request, Mode::Oneshot, |draft| {
+            let first = (words.len() > 1).then(|| request.devices[0].clone());
+            let mut devices = [first, request.devices.last().cloned()];
+            let position = Position::of_row;
+            let spans = [
+                PositionRange { begin: position(0), end: position(cut) },
+                PositionRange { begin: position(cut), end: position(diagonal) },
+            ];
+            let staged = [Registered::default(); 2];
+            let of = |devices: &[Option<DeviceSpec>]| {
+                let known_chunks = RefCell::default();
+                let division = Division { devices, shares: &[0.5, 0.5], spans: &spans, known_chunks };
+                let parts = draft.parts(&division, &staged, false);
+                let known = division.known_chunks.into_inner();
+                (parts, known.iter().map(|known| known.counts[1]).collect::<Vec<usize>>())
+            };
+            let x_bytes = of(&devices).0.unwrap()[1].x.bytes;
+            assert!(x_bytes > 0);
+            devices[1].as_mut().unwrap().memory_limit_bytes = Some(x_bytes);
+            let (parts, tried) = of(&devices);
+            assert!(
+                matches!(parts.map(|_| ()), Err(Error::DoesNotFit { limit_bytes, .. }) if limit_bytes == x_bytes)
+            );
+            tried
+        })
+    }
+
+    #[test]
+    fn chunks_that_cannot_become_smaller_are_tried_once() {
+        assert_eq!(tried_counts(&["cpu", "emu"], 20, 18), [8]);
+    }
+
+    #[test]
+    fn chunks_become_smaller_as_long_as_x_does_not_exceed_the_memory() {
+        assert_eq!(tried_counts(&["emu"], 64, 0), [8, 16, 32, 64]);
+    }
+
+    #[test]
+    fn a_chunk_is_divided_into_eighths_of_its_rows() {
+        let matrix = matrix("diagonal,rows=80");
+        let request = request(Work::spmm(&matrix.view(), 8).unwrap(), &["emu"]);
+        with_draft(&request, Mode::Oneshot, |draft| {
+            let parts = draft.in_eighths(&rows(16, 80), [4, 2, 1, 1]);
+            assert_eq!(parts, Some(vec![rows(16, 48), rows(48, 64), rows(64, 72), rows(72, 80)]));
+            assert_eq!(draft.in_eighths(&rows(0, 7), [4, 2, 1, 1]), None, "fewer rows than eighths");
+        });
+    }
+
+    #[test]
+    fn the_last_chunk_is_divided_only_if_each_eighth_has_a_mebibyte() {
+        // A row of one entry has 8 bytes of row pointers and 12 bytes of the entry, and a chunk has one more pointer.
+        let smallest = ((8 << 20) - 8) / 20;
+        let matrix = matrix(&format!("diagonal,rows={}", 7 + smallest));
+        let request = request(Work::spmm(&matrix.view(), 1).unwrap(), &["emu"]);
+        with_draft(&request, Mode::Oneshot, |draft| {
+            let pieces_of = |last: usize| {
+                let mut pieces: Vec<ChunkRows> = (0..7).map(|row| rows(row, row + 1)).collect();
+                pieces.push(rows(7, 7 + last));
+                let tapered = draft.tapered(pieces.clone());
+                assert_eq!(tapered[..7], pieces[..7]);
+                tapered.len()
+            };
+            assert_eq!(pieces_of(smallest), 7 + 4);
+            assert_eq!(pieces_of(smallest - 1), 7 + 1);
+        });
+    }
+
+    #[test]
+    fn a_cpu_reads_x_in_place() {
+        let matrix = matrix("band,rows=400,width=3");
+        let plan = make(&request(Work::spmm(&matrix.view(), 8).unwrap(), &["cpu", "emu"])).unwrap();
+        let cpu = &plan.devices[0];
+        assert_eq!((cpu.x, &*cpu.x_reason), (XPlan::Whole, "X is read in place"));
+    }
+}

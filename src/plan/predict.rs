@@ -383,3 +383,38 @@ impl Plan {
         of_chunks.chain(self.devices.iter().map(of_x)).fold(0, u64::saturating_add)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::make::make;
+    use super::super::request::PlanRequest;
+    use super::super::tests::{matrix, request};
+    use super::*;
+    use crate::work::Work;
+
+    #[test]
+    fn a_copy_is_slow_only_while_the_other_direction_is_busy() {
+        // In 4 s at half the speed the copy makes the progress of 2 s; the other 8 s of 10 s follow at full speed.
+        assert_eq!(duplex_copy_s(10.0, 4.0, 2.0), 4.0 + 8.0);
+        assert_eq!(duplex_copy_s(10.0, 100.0, 2.0), 20.0);
+        assert_eq!(duplex_copy_s(10.0, -1.0, 2.0), 10.0);
+        assert_eq!(duplex_copy_s(10.0, 4.0, 1.0), 10.0);
+    }
+
+    #[test]
+    fn the_hosts_memory_is_accessed_three_times_for_staged_operands_and_once_for_registered_ones() {
+        let matrix = matrix("diagonal,rows=400");
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let request = PlanRequest { mode: Some(Mode::Oneshot), chunks: Some(4), ..request(work, &["emu"]) };
+        let mut plan = make(&request).unwrap();
+        let a_bytes: u64 = plan.chunks.iter().map(|chunk| chunk.staged_bytes).sum();
+        // A row of X or Y has 8 columns of 8 bytes.
+        let (x_bytes, y_bytes) = (400 * 64, 400 * 64);
+        plan.devices[1].registered = Registered::default();
+        assert_eq!(plan.memory_bytes(&plan.host), 3 * (a_bytes + x_bytes + y_bytes));
+        plan.devices[1].registered = Registered { a: true, x: true, y: false };
+        assert_eq!(plan.memory_bytes(&plan.host), a_bytes + x_bytes + 3 * y_bytes);
+        plan.mode = Mode::Resident;
+        assert_eq!(plan.memory_bytes(&plan.host), x_bytes + 3 * y_bytes);
+    }
+}

@@ -87,6 +87,20 @@ fn a_plan_that_contradicts_itself_says_what_is_wrong() {
 }
 
 #[test]
+fn a_resident_chunk_of_a_sparse_matrix_is_staged_at_once() {
+    let matrix = matrix("stencil5,n=60");
+    let work = Work::spmm(&matrix.view(), 8).unwrap();
+    let resident = PlanRequest { mode: Some(Mode::Resident), ..request(work.clone(), &["emu"]) };
+    let mut plan = make(&resident).unwrap();
+    let slots = &plan.devices[1].slots;
+    assert!(slots.a_slots == 0 && slots.pinned_in_slots > 0, "{slots:?}");
+    plan.check_matrix(&work).unwrap();
+    plan.devices[1].slots.pinned_in_slot_bytes -= 1;
+    let error = plan.check_matrix(&work).unwrap_err();
+    assert!(error.to_string().contains("the slots of emu:0/0 do not fit the matrix"), "{error}");
+}
+
+#[test]
 fn a_plan_that_contradicts_its_matrix_says_what_is_wrong() {
     let matrix = matrix("stencil5,n=60");
     let work = Work::spmm(&matrix.view(), 8).unwrap();

@@ -189,3 +189,56 @@ fn keep_largest(shares: &mut [f64], count: usize) {
         shares.iter_mut().for_each(|share| *share /= sum);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::data::Mode;
+    use super::super::fixture::with_draft;
+    use super::super::make::make;
+    use super::super::request::PlanRequest;
+    use super::super::tests::{matrix, request};
+    use super::*;
+    use crate::work::Work;
+
+    fn are_close(shares: &[f64], expected: &[f64]) {
+        let is_close = |(one, other): (&f64, &f64)| (one - other).abs() < 1e-12;
+        assert!(shares.len() == expected.len() && shares.iter().zip(expected).all(is_close), "{shares:?}");
+    }
+
+    #[test]
+    fn gpus_share_what_the_cpu_leaves_in_the_proportions_of_the_balance() {
+        let matrix = matrix("diagonal,rows=40");
+        let request = request(Work::spmm(&matrix.view(), 8).unwrap(), &["cpu", "emu", "emu"]);
+        with_draft(&request, Mode::Oneshot, |draft| {
+            are_close(&draft.with_cpu_share(vec![0.5, 0.3, 0.2], 0.4).unwrap(), &[0.4, 0.36, 0.24]);
+            are_close(&draft.with_cpu_share(vec![1.0, 0.0, 0.0], 0.4).unwrap(), &[0.4, 0.3, 0.3]);
+        });
+    }
+
+    #[test]
+    fn with_ten_chunks_a_slow_named_device_gets_a_tenth() {
+        let matrix = matrix("diagonal,rows=40");
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let request = PlanRequest { chunks: Some(10), ..request(work, &["cpu", "emu"]) };
+        let lines = [Line { fixed_s: 0.0, whole_s: 1.0, most: 1.0 }; 2];
+        with_draft(&request, Mode::Oneshot, |draft| {
+            let (shares, low) = draft.raised(vec![0.99, 0.01], &lines);
+            are_close(&shares, &[0.9, 0.1]);
+            assert_eq!((low.raised, low.left_out), (vec!["emu:1/0"], vec![]));
+            let (shares, low) = draft.raised(vec![0.8, 0.2], &lines);
+            are_close(&shares, &[0.8, 0.2]);
+            assert!(low.raised.is_empty() && low.left_out.is_empty());
+        });
+    }
+
+    #[test]
+    fn a_plan_says_which_named_device_is_too_slow_to_help() {
+        let matrix = matrix("stencil5,n=40");
+        let mut request = request(Work::spmm(&matrix.view(), 8).unwrap(), &["cpu", "emu"]);
+        request.devices[1].profile.link.as_mut().unwrap().latency_us = 1e6;
+        let plan = make(&request).unwrap();
+        let words = "shares: balanced finish times, with the minimum share for emu:1/0, named but too slow to help: \
+                     cpu gets 98.4 % of the work, emu:1/0 gets 1.6 % of the work; ";
+        assert!(plan.reasons.iter().any(|reason| reason.starts_with(words)), "{:#?}", plan.reasons);
+    }
+}

@@ -108,3 +108,34 @@ fn may_take(plan: &Plan, chunk: &Chunk, home: u32, device: u32, longest_s: f64) 
     // The prediction takes longer than the other conditions.
     has_memory && Steps::of_chunk(plan, to, &plan.host, chunk).in_mode(plan.mode).sum_s() <= longest_s
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::make::make;
+    use super::super::request::PlanRequest;
+    use super::super::tests::{matrix, request};
+    use super::*;
+
+    #[test]
+    fn at_most_a_fifth_of_the_work_of_a_device_is_unassigned() {
+        let matrix = matrix("uniform,rows=4000,degree=8");
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let request =
+            PlanRequest { chunks: Some(40), mode: Some(Mode::Oneshot), ..request(work, &["emu", "emu"]) };
+        let plan = make(&request).unwrap();
+        for home in [1, 2] {
+            let own = || plan.chunks.iter().filter(|chunk| chunk.home == home);
+            let seconds = |unassigned: bool| {
+                let chunks = own().filter(|chunk| !unassigned || !chunk.also.is_empty());
+                chunks.map(|chunk| chunk.predicted_s).sum::<f64>()
+            };
+            let share = seconds(true) / seconds(false);
+            assert!(share > 0.1 && share <= 0.2, "{share}");
+            let first = own().position(|chunk| !chunk.also.is_empty()).unwrap();
+            assert!(
+                own().skip(first).all(|chunk| !chunk.also.is_empty()),
+                "the unassigned chunks are the last"
+            );
+        }
+    }
+}

@@ -57,3 +57,32 @@ pub(super) fn sentence(request: &PlanRequest<'_>, plan: &Plan) -> Option<String>
         times.join(", ")
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::data::Mode;
+    use super::super::tests::request;
+    use super::*;
+    use crate::matrix::Dtype;
+    use crate::work::colmean::Colmean;
+
+    #[test]
+    fn of_equal_times_those_of_the_gpus_come_first() {
+        let job = Colmean { rows: 20_000, columns: 100, dtype: Dtype::F64, deviations: false };
+        let mut request = request(job.into(), &["cpu", "emu"]);
+        // Only the host's memory limits a product.
+        (request.mode, request.host.memory_gb_per_s) = (Some(Mode::Resident), 1e-6);
+        let alone = |request: &PlanRequest<'_>, index: usize| {
+            make(&PlanRequest { devices: vec![request.devices[index].clone()], ..request.clone() }).unwrap()
+        };
+        let (cpu, gpu) = (alone(&request, 0), alone(&request, 1));
+        let moved_bytes: u64 =
+            cpu.chunks.iter().map(|chunk| chunk.load(cpu.k, cpu.dtype).moved_bytes()).sum();
+        request.devices[0].profile.cache_bytes = moved_bytes - gpu.memory_bytes(&gpu.host);
+        let seconds = alone(&request, 0).predicted_s;
+        assert_eq!(seconds, gpu.predicted_s, "the CPU moves as many bytes as the GPU");
+        let words = sentence(&request, &make(&request).unwrap()).unwrap();
+        let times = format!("{0} on emu:1/0 alone, {0} on cpu alone", Seconds(seconds));
+        assert!(words.contains(&times), "{words}");
+    }
+}

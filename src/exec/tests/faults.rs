@@ -73,6 +73,20 @@ fn a_fault_at_any_task_stops_only_dependent_strands() {
 }
 
 #[test]
+fn the_only_slots_of_a_stopped_strand_go_to_the_strands_that_wait_for_them() {
+    let shape = Shape { accelerators: 1, chunks: 3, host_chunks: 0, choices: 0, split: false, slots: 1 };
+    let graph = planner_like(shape).graph();
+    // The first two tasks stage and upload X, which every other strand needs.
+    for number in 2..graph.tasks().len() as u32 {
+        let strand = graph.tasks()[number as usize].strand;
+        for injected in [InjectedFault::Refused(FaultKind::Copy), InjectedFault::Ends(FaultKind::Copy)] {
+            let run = Run::of(graph.clone()).with(TaskId(number), injected);
+            assert_eq!(outcome(&run, u64::from(number)).unfinished, [strand], "{number} {injected:?}");
+        }
+    }
+}
+
+#[test]
 fn after_a_device_loss_at_any_task_the_others_do_the_rest() {
     let graph = small();
     for number in 0..graph.tasks().len() as u32 {

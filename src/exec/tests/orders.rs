@@ -94,6 +94,20 @@ fn the_longest_remaining_path_runs_first() {
 }
 
 #[test]
+fn a_later_turn_does_not_overtake_a_task_that_waits_for_a_slot() {
+    let mut draft = Draft::default();
+    let pool = draft.pool(DeviceId::HOST, 1);
+    for (turn, slot) in [(0, Some(pool)), (1, Some(pool)), (2, None)] {
+        let strand = draft.strand(None);
+        let task = draft.add((TaskKind::CpuCompute, DeviceId::HOST, strand), (slot, slot), &[], &[], &[]);
+        draft.entries[task.index()].task.turn = turn;
+    }
+    let (outcome, submitted) = Run::of(draft.graph()).go(seeded(1), &ExecOptions::default(), None);
+    assert!(outcome.unwrap().is_complete());
+    assert_eq!(submitted, [TaskId(0), TaskId(1), TaskId(2)]);
+}
+
+#[test]
 fn an_unvalidated_graph_that_deadlocks_is_an_error() {
     let mut draft = Draft::default();
     let pool = draft.pool(DeviceId::HOST, 1);

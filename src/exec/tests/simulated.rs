@@ -137,3 +137,20 @@ fn the_same_graph_gives_the_same_records() {
     let graph = planner_like(shape).graph();
     assert_eq!(simulate(&graph, 3), simulate(&graph, 3));
 }
+
+#[test]
+fn the_bytes_on_a_link_are_those_of_the_copies_in_flight() {
+    let mut draft = Draft::default();
+    for link_bytes in [1000, 300] {
+        let strand = draft.strand(None);
+        let upload = draft.add((TaskKind::Upload, DeviceId(1), strand), (None, None), &[], &[], &[]);
+        draft.entries[upload.index()].task.demand.link_bytes = link_bytes;
+    }
+    let strand = draft.strand(None);
+    draft.add((TaskKind::Kernel, DeviceId(1), strand), (None, None), &[], &[], &[]);
+    let outcome = simulate(&draft.graph(), 1);
+    let of_link = outcome.samples.iter().filter(|sample| sample.counter == Counter::LinkBytes(DeviceId(1)));
+    let bytes: Vec<u64> = of_link.map(|sample| sample.value).collect();
+    // Both copies are submitted, the one with the longer prediction first, and end in that order.
+    assert_eq!(bytes, [300, 1300, 1000, 0]);
+}
