@@ -491,4 +491,20 @@ mod tests {
             assert!(error.contains("ascending"), "{error}");
         }
     }
+
+    #[test]
+    fn the_storage_bound_has_an_octet_for_the_rest_of_each_segment() {
+        // 128 groups of two rows without common columns. Sections of 257 and 1 columns fill 33 octets and 1 octet.
+        let (groups, variant) = (128, Variant { rows: 2, ..Variant::PLAIN });
+        let columns: Vec<u32> = (0..groups).flat_map(|_| (0..257).chain([300])).collect();
+        let ends = (0..groups).flat_map(|group| [258 * group + 257, 258 * group + 258]).map(u64::from);
+        let pointers: Vec<u64> = std::iter::once(0).chain(ends).collect();
+        let values = vec![1.0; columns.len()];
+        let a = Csr::try_new(2 * groups as usize, 400, pointers, columns, values).unwrap();
+        let storage = storage(&variant, a.view()).unwrap();
+        let bound = upper_bound(&variant, (256, 128 * 258, 257), 8).unwrap();
+        let octets = |storage: &Storage| storage.array("offsets").map(|range| (range.end - range.start) / 4);
+        assert_eq!((octets(&storage), octets(&bound)), (Some(128 * 34), Some(4128 + 128 + 129)));
+        assert!(storage.bytes() <= bound.bytes() && storage.scratch_rows <= bound.scratch_rows);
+    }
 }
