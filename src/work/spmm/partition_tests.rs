@@ -101,14 +101,14 @@ fn a_position_in_a_light_row_is_the_nearer_end_of_the_row() {
 
 #[test]
 fn a_position_in_a_heavy_row_is_the_nearest_segment() {
-    // Four segments of 256 nonzeros of 16 bytes each.
-    let work = Spmm::of_pattern(&[0, 1024], None, 2000, 1, Dtype::F64).unwrap();
+    // Four segments of 128 nonzeros of 16 bytes each.
+    let work = Spmm::of_pattern(&[0, 512], None, 2000, 1, Dtype::F64).unwrap();
     let at = |entries: u128| {
         let Position { row, segment } = position_at(&work, 16 * entries, 1000);
         (row, segment)
     };
-    assert_eq!([0, 127, 128, 532, 639].map(at), [(0, 0), (0, 0), (0, 1), (0, 2), (0, 2)]);
-    assert_eq!([640, 895, 896, 1024, 5000].map(at), [(0, 3), (0, 3), (1, 0), (1, 0), (1, 0)]);
+    assert_eq!([0, 63, 64, 276, 319].map(at), [(0, 0), (0, 0), (0, 1), (0, 2), (0, 2)]);
+    assert_eq!([320, 447, 448, 512, 5000].map(at), [(0, 3), (0, 3), (1, 0), (1, 0), (1, 0)]);
 }
 
 fn pointers(lengths: &[u64]) -> Vec<u64> {
