@@ -207,4 +207,13 @@ mod tests {
         let range = HeldRows::Range { first: 2, end: 8 };
         assert!(range.local_row(1).is_err() && range.local_row(8).is_err() && range.local_row(2).is_ok());
     }
+
+    #[test]
+    fn elements_between_the_rows_of_x_are_not_copied() {
+        let elements: Vec<f64> = (1..=12).map(f64::from).collect();
+        let x = MultiVectorView::try_new(&elements, 3, 2, 4).unwrap();
+        let mut copied = [9.0; 12];
+        HeldRows::Whole { cols: 3 }.copy_rows(x, 0..3, 4, &mut copied);
+        assert_eq!(copied, [1.0, 2.0, 0.0, 0.0, 5.0, 6.0, 0.0, 0.0, 9.0, 10.0, 0.0, 0.0]);
+    }
 }

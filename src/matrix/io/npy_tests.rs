@@ -201,3 +201,14 @@ fn an_array_whose_values_overflow_the_type_is_refused() {
     let error = read_bytes::<f32>(&bytes, &ReadOptions::default()).unwrap_err();
     assert!(error.to_string().contains("1 value overflows f32"), "{error}");
 }
+
+#[test]
+fn a_header_is_short_where_numpy_needs_128_bytes_for_it() {
+    // NumPy's 128 bytes hold a prefix of 10 bytes, the dictionary and a line feed.
+    let is_own_with = |dictionary_bytes: usize| {
+        let without_shape = "{'descr': '<f8', 'fortran_order': False, 'shape': , }".len();
+        let shape = format!("({},)", "3".repeat(dictionary_bytes - without_shape - 3));
+        is_own(&header_bytes("<f8", &shape, 256))
+    };
+    assert!(is_own_with(117) && !is_own_with(118));
+}

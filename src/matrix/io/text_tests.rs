@@ -48,6 +48,7 @@ fn damaged_text_is_refused_by_line_and_column() {
         ("1,2\n3,\n", "a.txt:2: number 2 is missing: no digit is before or after a comma"),
         ("1,,2\n", "a.txt:1: number 2 is missing: no digit is before or after a comma"),
         ("1,2 3\n", "a.txt:1:5: a comma is missing before '3'; line 1 separates numbers by commas"),
+        ("1,2\n3 44\n", "a.txt:2:3: a comma is missing before '44'; line 1 separates numbers by commas"),
         ("1 2\n3 1,5\n", "a.txt:2:3: value '1,5' is not a number; the decimal sign is a point"),
         ("time value\n1 2\n", "a.txt:1:1: value 'time' is not a number"),
         ("1 2\n3 4z\n", "a.txt:2:3: value '4z' is not a number"),
@@ -110,6 +111,25 @@ fn a_regular_file_is_read_and_a_folder_is_refused() {
     assert_eq!(read_text::<f32>(folder.path(), &ReadOptions::default()).unwrap_err().exit_code(), 3);
     let dense = crate::matrix::io::read_dense::<f64>(&path, &ReadOptions::default()).unwrap();
     assert_eq!((dense.values.k(), dense.format), (2, crate::matrix::io::ArrayFormat::Text));
+}
+
+#[test]
+fn a_text_is_divided_into_spans_that_threads_share() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.txt");
+    std::fs::write(&path, "1.5 2.5\n".repeat(100_000)).unwrap();
+    let spans = std::sync::Mutex::new(Vec::new());
+    let report = |bytes: u64| {
+        spans.lock().unwrap().push(bytes);
+        Ok(())
+    };
+    let options =
+        ReadOptions { progress: Some(crate::matrix::io::Progress(&report)), ..ReadOptions::default() };
+    assert_eq!(read_text::<f32>(&path, &options).unwrap().values.rows(), 100_000);
+    let mut spans = spans.into_inner().unwrap();
+    spans.sort_unstable();
+    // Three times 256 KiB, and the rest.
+    assert_eq!(spans, [800_000 - 3 * 262_144, 262_144, 262_144, 262_144]);
 }
 
 #[test]

@@ -41,3 +41,26 @@ pub(in crate::internal::work) fn kernel_s(
     let arithmetic_s = device.arithmetic_s(flops, efficiency(form.kernel, dtype), dtype);
     (device.launch_us * 1e-6 + arithmetic_s.max(moved_s)) * device.correction(form)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::preset;
+
+    #[test]
+    fn a_naive_product_runs_at_its_measured_part_of_the_peak_rate() {
+        let device = Profile {
+            launch_us: 5.0,
+            stream_gb_per_s: 1000.0,
+            f64_gflop_per_s: 1000.0,
+            f32_gflop_per_s: 2000.0,
+            corrections: Vec::new(),
+            ..preset("h200").unwrap().gpus.remove(0)
+        };
+        let rows = UniformRows { rows: 1000, entries: 1_000_000, a_bytes: 8_000_000, x_bytes: 8_000_000 };
+        let naive_s = |dtype| kernel_s(&rows, &device, &Form::cpu(KernelId::GemmNaive), 1000, dtype);
+        // 2 GFLOP at 50 and at 120 GFLOP/s, after a launch of 5 µs.
+        assert!((naive_s(Dtype::F64) - 0.040_005).abs() < 1e-9, "{}", naive_s(Dtype::F64));
+        assert!((naive_s(Dtype::F32) - (1.0 / 60.0 + 5e-6)).abs() < 1e-9, "{}", naive_s(Dtype::F32));
+    }
+}

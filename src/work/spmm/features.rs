@@ -299,4 +299,17 @@ mod tests {
         let found = Features::of(&work, &ChunkRows::Segments { row: 0, begin: 5, end: 8 });
         assert_eq!((found.rows, found.nnz, found.max), (3, 1000 - 5 * SEGMENT as u64, SEGMENT as u64));
     }
+
+    #[test]
+    fn the_share_of_repeated_rows_is_a_part_of_the_compared_rows() {
+        // Five rows are one sample: rows 1 and 3 of the four compared rows repeat the row before. Empty rows never repeat.
+        let share = |pointers: &[u64], columns: &[u32]| {
+            let work = Spmm::of_pattern(pointers, Some(columns), 9, 1, crate::matrix::Dtype::F64).unwrap();
+            repeated_row_share(&work, &ChunkRows::Rows { begin: 0, end: pointers.len() - 1 })
+        };
+        assert_eq!(share(&[0, 2, 4, 6, 8, 10], &[1, 5, 1, 5, 2, 5, 2, 5, 1, 5]), 0.5);
+        assert_eq!(share(&[0, 2, 4, 6, 8, 10], &[1, 5, 1, 5, 1, 5, 1, 5, 1, 5]), 1.0);
+        assert_eq!(share(&[0, 1, 1, 1, 2, 3], &[3, 3, 3]), 0.25);
+        assert_eq!(share(&[0, 1], &[3]), 0.0);
+    }
 }

@@ -325,4 +325,31 @@ mod tests {
             prop_assert!(storage.bytes() <= bound.bytes() && storage.scratch_rows <= bound.scratch_rows);
         }
     }
+
+    #[test]
+    fn a_row_is_cut_where_it_has_more_nonzeros_than_a_piece() {
+        let variant = Variant { piece: 2, ..Variant::PLAIN };
+        // Rows of 5, 2, 3 and 0 nonzeros, after 10 nonzeros of other rows.
+        let list = List::of(Layout::Pieces, &variant, &[10, 15, 17, 20, 20]).unwrap();
+        let items = list.items.iter().map(|(item, part)| (begin(item), item.length, item.row, *part));
+        let parts_of_cuts = [
+            (0, 2 | CUT, 0, 0),
+            (2, 2 | CUT, 0, 1),
+            (7, 2 | CUT, 1, 0),
+            (4, 1 | CUT, 0, 2),
+            (9, 1 | CUT, 1, 1),
+        ];
+        let whole_rows = [(5, 2, 1, 0), (10, 0, 3, 0)];
+        assert_eq!(items.collect::<Vec<_>>(), [&parts_of_cuts[..], &whole_rows].concat());
+        let cut = |row_or_part, first_slot, parts| Cut { row_or_part, first_slot, parts, above: 0 };
+        assert_eq!((list.heavy, list.slots), (5, 5));
+        assert_eq!(list.cuts, [cut(0, 0, 3), cut(2, 3, 2)]);
+    }
+
+    #[test]
+    fn the_nonzeros_of_an_item_fit_below_the_flag() {
+        let most = |piece| max_item_nonzeros(&Variant { piece, ..Variant::PLAIN });
+        assert_eq!([0, 1, 64].map(most), [1, 1, 64]);
+        assert_eq!([(1 << 31) - 1, 1 << 31, u32::MAX].map(most), [0x7fff_ffff; 3]);
+    }
 }

@@ -87,6 +87,30 @@ fn no_rows_give_no_chunk_and_one_short_row_gives_one_chunk() {
     assert_eq!(split(&one, one.all(), 9), [ChunkRows::Rows { begin: 0, end: 1 }]);
 }
 
+#[test]
+fn a_position_in_a_light_row_is_the_nearer_end_of_the_row() {
+    // A nonzero costs 4 + 8 + 4 bytes and a row 8 + 8, so that the first row costs 1616.
+    let work = Spmm::of_pattern(&[0, 100, 110], None, 200, 1, Dtype::F64).unwrap();
+    let row_at = |cost| {
+        let Position { row, segment } = position_at(&work, cost, u128::MAX);
+        assert_eq!(segment, 0);
+        row
+    };
+    assert_eq!([0, 808, 809, 1615, 1616, 1704, 1705, 1792].map(row_at), [0, 0, 1, 1, 1, 1, 2, 2]);
+}
+
+#[test]
+fn a_position_in_a_heavy_row_is_the_nearest_segment() {
+    // Four segments of 128 nonzeros of 16 bytes each.
+    let work = Spmm::of_pattern(&[0, 512], None, 2000, 1, Dtype::F64).unwrap();
+    let at = |entries: u128| {
+        let Position { row, segment } = position_at(&work, 16 * entries, 1000);
+        (row, segment)
+    };
+    assert_eq!([0, 63, 64, 276, 319].map(at), [(0, 0), (0, 0), (0, 1), (0, 2), (0, 2)]);
+    assert_eq!([320, 447, 448, 512, 5000].map(at), [(0, 3), (0, 3), (1, 0), (1, 0), (1, 0)]);
+}
+
 fn pointers(lengths: &[u64]) -> Vec<u64> {
     let mut sum = 0;
     let ends = lengths.iter().map(|length| {

@@ -208,4 +208,14 @@ mod tests {
         let error = storage(&Variant::PLAIN, random_matrix(&[2, 300], 400).view()).unwrap_err().to_string();
         assert!(error.contains("300"), "{error}");
     }
+
+    #[test]
+    fn a_slice_has_the_slots_of_its_longest_row_for_each_lane() {
+        // Sorted, the first 32 rows have up to 40 nonzeros and the other 8 rows up to 8.
+        assert_eq!(count_slots(1..=40).unwrap(), 32 * 40 + 32 * 8);
+        // The long row is in the second window, in a slice of its own.
+        let lengths = std::iter::repeat_n(1, WINDOW).chain([5]);
+        assert_eq!(count_slots(lengths).unwrap(), 1024 + 32 * 5);
+        assert_eq!(count_slots(std::iter::empty()).unwrap(), 0);
+    }
 }

@@ -169,4 +169,23 @@ mod tests {
         let (fixed, shared) = shares("stencil27,n=4", 8);
         assert!(shared == 1.0 && fixed > 0.2, "{fixed}");
     }
+
+    #[test]
+    fn samples_over_most_of_the_width_decide_without_an_exact_count() {
+        let choice = |columns: u32| {
+            let pointers = [0, u64::from(columns), 2 * u64::from(columns)];
+            let columns: Vec<u32> = (0..columns).chain(0..columns).collect();
+            let work = Spmm::of_pattern(&pointers, Some(&columns), 10, 8, crate::matrix::Dtype::F64).unwrap();
+            let pieces = [ChunkRows::Rows { begin: 0, end: 2 }];
+            let XChoice { x, bytes, reason } = choose(&work, XOrder::Rows, &pieces, &work.facts(&pieces));
+            (x, bytes, reason)
+        };
+        // Rows of X have 64 bytes. A part of four fifths or more is not worth it.
+        let whole = "all of X: its rows use columns over the whole width of A";
+        for columns in [8, 9, 10] {
+            assert_eq!(choice(columns), (XPlan::Whole, 640, whole.into()), "{columns}");
+        }
+        let (x, bytes, reason) = choice(7);
+        assert_eq!((x, bytes), (XPlan::Columns { first: 0, end: 7 }, 448), "{reason}");
+    }
 }

@@ -195,3 +195,69 @@ impl CacheRows {
         Ok(copy)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::write_cache;
+    use super::*;
+    use crate::matrix::{Field, Symmetry};
+
+    /// The opened cache of a matrix, in a folder of its own.
+    fn opened<T: Scalar>(matrix: &Csr<T>) -> (tempfile::TempDir, CacheRows) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.rlm");
+        let info = MatrixInfo {
+            name: "rows".into(),
+            field: Field::Real,
+            symmetry: Symmetry::General,
+            stored_entries: matrix.nnz() as u64,
+            synthetic: false,
+            features: None,
+        };
+        write_cache(&path, &matrix.view(), &info, None).unwrap();
+        let cache = CacheRows::open(&Input::open(&path).unwrap()).unwrap();
+        (folder, cache)
+    }
+
+    #[test]
+    fn some_rows_are_read_as_the_matrix_of_these_rows() {
+        let values = vec![1.5, -2.0, 3.0, f64::INFINITY, 5.0, 6.0];
+        let matrix = Csr::try_new(4, 5, vec![0, 2, 2, 5, 6], vec![0, 3, 1, 2, 4, 0], values).unwrap();
+        let (_folder, cache) = opened(&matrix);
+        assert_eq!([0, 1, 2, 3, 4, 9].map(|row| cache.row_start(row)), [0, 2, 2, 5, 6, 6]);
+        assert_eq!(cache.read::<f64>(0..4).unwrap().matrix, matrix);
+        let two = cache.read::<f64>(1..3).unwrap();
+        let expected = vec![3.0, f64::INFINITY, 5.0];
+        assert_eq!(two.matrix, Csr::try_new(2, 5, vec![0, 0, 3], vec![1, 2, 4], expected).unwrap());
+        assert_eq!((two.converted_non_finite, cache.non_finite()), (None, 1));
+        let single = cache.read::<f32>(2..4).unwrap();
+        let expected = vec![3.0, f32::INFINITY, 5.0, 6.0];
+        assert_eq!(single.matrix, Csr::try_new(2, 5, vec![0, 3, 4], vec![1, 2, 4, 0], expected).unwrap());
+        assert_eq!(single.converted_non_finite, Some(1));
+        // Three row pointers and the columns of three nonzeros; the values stay in the file.
+        assert_eq!(cache.needed_bytes::<f64>(1..3), 3 * 8 + 3 * 4);
+    }
+
+    #[test]
+    fn every_block_is_hashed_by_the_reader_of_the_row_in_which_it_begins() {
+        // Each row has 800,000 bytes of columns and as many of values: one block of 1 MiB begins in each of three rows.
+        let columns: Vec<u32> = (0..3).flat_map(|_| 0..200_000).collect();
+        let values = vec![1.0f32; columns.len()];
+        let pointers = vec![0, 200_000, 400_000, 600_000];
+        let (_folder, cache) = opened(&Csr::try_new(3, 200_000, pointers, columns, values).unwrap());
+        let of_rows = [0, 1, 2].map(|row| cache.hashes(row..row + 1));
+        assert_eq!(
+            of_rows.each_ref().map(|hashes| hashes.each_ref().map(Vec::len)),
+            [[1, 1, 1], [0, 1, 1], [0, 1, 1]]
+        );
+        let all =
+            [0, 1, 2].map(|part| of_rows.iter().flat_map(|hashes| hashes[part].clone()).collect::<Vec<_>>());
+        cache.check(all.clone()).unwrap();
+        for (part, name) in PARTS.into_iter().enumerate() {
+            let mut missing = all.clone();
+            missing[part].pop();
+            let reason = cache.check(missing).unwrap_err().to_string();
+            assert!(reason.contains(name), "{reason}");
+        }
+    }
+}

@@ -309,3 +309,87 @@ impl<'a, T: Scalar> RowEntries<'a, T> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The file with this text, opened, and its header. Open files stay readable after their folder is removed.
+    fn opened(text: &str) -> (Input, Head) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let input = Input::open(file.path()).unwrap();
+        let head = Head::read(&input).unwrap();
+        (input, head)
+    }
+
+    #[test]
+    fn every_field_but_pattern_has_values() {
+        for (field, value, has_values) in
+            [("real", " 2", true), ("integer", " 2", true), ("pattern", "", false)]
+        {
+            let text = format!("%%MatrixMarket matrix coordinate {field} general\n1 1 1\n1 1{value}\n");
+            assert_eq!(opened(&text).1.has_values(), has_values, "{field}");
+        }
+    }
+
+    #[test]
+    fn entries_are_taken_in_portions_of_the_requested_size() {
+        let (buckets, budget) = (Buckets::new(4, 4, true, 0), Budget::new(u64::MAX));
+        let mut sorter = Sorter::<f64>::new(buckets, &budget);
+        let rows = [0, 0, 1, 1, 1, 1, 1, 3, 3, 3, 3];
+        for (column, row) in (0..).zip(rows) {
+            sorter.push(row, column, f64::from(column), false).unwrap();
+        }
+        let by_bucket = sorter.finish().unwrap().into_iter().enumerate();
+        let pieces: VecDeque<_> = by_bucket
+            .flat_map(|(bucket, pieces)| pieces.into_iter().map(move |piece| (bucket, piece)))
+            .collect();
+        assert_eq!(pieces.len(), 3);
+        let facts = TextFacts { lines: 11, entries: 11, tally: Tally::default(), refused: None };
+        let mut part = TextPart { facts, buckets, pieces, taken: 0 };
+        let (mut taken, mut sizes) = (Vec::new(), Vec::new());
+        loop {
+            let before = taken.len();
+            let is_left = part.take_entries(5, |entry| taken.push((entry.row, entry.column, entry.value)));
+            sizes.push(taken.len() - before);
+            if !is_left {
+                break;
+            }
+        }
+        assert_eq!(sizes, [5, 5, 1]);
+        let expected: Vec<_> =
+            (0..).zip(rows).map(|(column, row)| (row, column, f64::from(column))).collect();
+        assert_eq!(taken, expected);
+    }
+
+    /// The rows `rows` of a file, built from the entries of three readers.
+    fn built(text: &str, rows: Range<u64>) -> Result<Csr<f64>> {
+        let ((input, head), options) = (opened(text), ReadOptions::default());
+        let read = |part| TextPart::<f64>::read(&head, &input, part, 3, &options).unwrap();
+        let mut parts = [0, 1, 2].map(read);
+        let facts = parts.each_ref().map(|part| part.facts.clone());
+        head.check(&facts)?;
+        let budget = EntryBudget::new(u64::MAX);
+        let mut own = RowEntries::new(&head, rows.clone(), 3, 8, &budget, &options)?;
+        for (reader, part) in parts.iter_mut().enumerate() {
+            let mut entries = Vec::new();
+            while part.take_entries(2, |entry| entries.push(entry)) {}
+            entries.retain(|entry| rows.contains(&entry.row));
+            entries.into_iter().try_for_each(|entry| own.add(reader, entry))?;
+        }
+        own.build(&facts).map(|(matrix, _)| matrix)
+    }
+
+    #[test]
+    fn an_owner_builds_its_rows_from_the_entries_of_all_readers() {
+        let banner = "%%MatrixMarket matrix coordinate real symmetric";
+        let text = format!("{banner}\n4 4 5\n4 4 7\n2 1 2\n3 2 5\n1 1 1\n2 1 8\n");
+        let expected = Csr::try_new(3, 4, vec![0, 2, 3, 4], vec![0, 2, 1, 3], vec![10.0, 5.0, 5.0, 7.0]);
+        assert_eq!(built(&text, 1..4).unwrap(), expected.unwrap());
+        // Row 2 is the first of the owner's rows.
+        let text = format!("{banner}\n4 4 3\n3 2 5\n2 3 5\n4 4 7\n");
+        let reason = built(&text, 1..4).unwrap_err().to_string();
+        assert!(reason.contains(": row 2 column 3 and its mirror image are both listed"), "{reason}");
+    }
+}

@@ -280,4 +280,16 @@ mod tests {
         let outcome = (0..1000).try_for_each(|entry| sorter.push(0, entry, 1.0, false));
         assert!(matches!(outcome, Err(Error::DoesNotFit { limit_bytes: 1000, .. })));
     }
+
+    #[test]
+    fn an_entry_takes_the_bytes_of_its_key_and_of_its_value_if_it_has_one() {
+        let used = |with_values| {
+            let budget = Budget::new(u64::MAX);
+            let mut sorter = Sorter::<f32>::new(Buckets::new(1, 1, with_values, 0), &budget);
+            (0..100).for_each(|entry| sorter.push(0, entry, 1.0, false).unwrap());
+            sorter.finish().unwrap();
+            budget.used.into_inner()
+        };
+        assert_eq!((used(true), used(false)), (1200, 800));
+    }
 }

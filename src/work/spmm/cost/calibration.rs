@@ -157,4 +157,14 @@ mod tests {
             assert!(matrix.nnz() * columns.iter().max().unwrap() < 100_000, "{spec}");
         }
     }
+
+    #[test]
+    fn large_matrices_have_one_and_a_half_times_the_bytes_of_the_largest_cache() {
+        // 48 MiB are 53³ rows of 27 nonzeros of 12 bytes, and 196,608 rows of X of 32 columns of f64.
+        let of_48_mib = ["stencil27,n=53", "uniform,rows=196608,degree=8", "rmat,scale=18,degree=8"];
+        assert_eq!(larger_than_cache(0), of_48_mib);
+        assert_eq!(larger_than_cache(32 << 20), of_48_mib);
+        let of_96_mib = ["stencil27,n=67", "uniform,rows=393216,degree=8", "rmat,scale=19,degree=8"];
+        assert_eq!(larger_than_cache(64 << 20), of_96_mib);
+    }
 }

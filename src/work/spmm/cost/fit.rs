@@ -229,4 +229,17 @@ mod tests {
         let after = fit(&device, &one).remove("csr_subwarp").unwrap();
         assert!(after.iter().zip(&before).all(|(a, b)| (a - b).abs() < 1e-9), "{after:?}");
     }
+
+    #[test]
+    fn one_outlier_among_ten_samples_moves_the_common_factor_little() {
+        let row = |logarithm| {
+            let mut numbers = [0.0; REGRESSORS];
+            numbers[0] = 1.0;
+            Row { numbers, logarithm, weight: 1.0 }
+        };
+        let rows: Vec<Row> = std::iter::repeat_n(0.0, 9).chain([10.0]).map(row).collect();
+        let common = fit_shape(&[0.0; REGRESSORS], &rows)[0];
+        // The mean is 1. Three rounds of reweighting give 0.9995, 0.125 and 0.031.
+        assert!((0.02..0.04).contains(&common), "{common}");
+    }
 }

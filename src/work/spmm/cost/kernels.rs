@@ -87,3 +87,35 @@ impl Profile {
         Forecast::new(self, features, k, dtype).form_s(form)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::preset;
+
+    #[test]
+    fn the_lower_bound_is_the_time_of_the_bytes_that_every_kernel_moves() {
+        let device = |stream_gb_per_s, gather_gb_per_s| Profile {
+            stream_gb_per_s,
+            gather_gb_per_s,
+            ..preset("h200").unwrap().gpus.remove(0)
+        };
+        let bound_us = |device: &Profile, features: &Features, k, dtype| {
+            floor_s(device, features, &Load::of(features, k, dtype), dtype) * 1e6
+        };
+        let features =
+            Features { rows: 10, nnz: 100, first_column: 5, end_column: 55, ..Features::default() };
+        // A: 100 entries of 12 bytes and 10 row pointers. Y and X: 10 and 50 rows of 64 bytes. An empty kernel takes 3 µs.
+        let slow_memory = bound_us(&device(1.0, 1e3), &features, 8, Dtype::F64);
+        assert!((slow_memory - (3.0 + 1.280 + 0.640 + 3.200)).abs() < 1e-9, "{slow_memory}");
+        // Entries of 8 bytes, rows of 32 bytes, and fewer nonzeros than columns.
+        let few = Features { nnz: 20, ..features };
+        let single = bound_us(&device(1.0, 1e3), &few, 8, Dtype::F32);
+        assert!((single - (3.0 + 0.240 + 0.320 + 0.640)).abs() < 1e-9, "{single}");
+        // Each nonzero gathers a row of X, and at least 32 bytes.
+        let slow_cache = bound_us(&device(1e3, 1.0), &features, 8, Dtype::F64);
+        assert!((slow_cache - (3.0 + 6.400)).abs() < 1e-9, "{slow_cache}");
+        let narrow = bound_us(&device(1e3, 1.0), &features, 1, Dtype::F64);
+        assert!((narrow - (3.0 + 3.200)).abs() < 1e-9, "{narrow}");
+    }
+}

@@ -118,6 +118,7 @@ pub fn regressors(features: &Features, k: u64, dtype: Dtype, cache_bytes: u64) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::work::spmm::Locality;
 
     #[test]
     fn every_regressor_has_a_name_and_is_bounded() {
@@ -148,5 +149,49 @@ mod tests {
         let features = Features { rows: 100, nnz: 1600, max: 16, end_column: 100, ..Features::default() };
         let at = |k| regressors(&features, k, Dtype::F64, 1 << 20)[1];
         assert!((at(16) - at(8) - 1.0 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn simple_regressors_have_the_values_of_their_definitions() {
+        let features = Features {
+            rows: 78_125,
+            nnz: 156_250,
+            max: 1024,
+            coefficient_of_variation: std::f64::consts::E - 1.0,
+            first_column: 1000,
+            end_column: 2024,
+            long_row_nonzero_share: 0.25,
+            slice_fill: 0.75,
+            locality: Locality {
+                group_columns: 0.85,
+                panel_columns: 0.75,
+                popular: 0.125,
+                ..Locality::default()
+            },
+            ..Features::default()
+        };
+        // Rows of 128 bytes: X has 2^17 bytes, four times the cache; 20 MB are gathered; Y has 2.44140625 times 4.096 MB.
+        let found = regressors(&features, 16, Dtype::F64, 1 << 15);
+        let expected = [
+            1.0,                        // one
+            1.0 / 3.0,                  // row_bytes: 128 / 64
+            -0.75,                      // mean: 2 / 16
+            1.0,                        // spread
+            0.5,                        // group
+            0.5,                        // panel
+            0.4,                        // x
+            0.25,                       // gathered
+            2.44140625f64.log2() / 4.0, // rows
+            1.0,                        // longest: 1024 / 64
+            1.0 / 3.0,                  // cut: 1024 / 512
+            0.25,                       // long_rows
+            0.25,                       // padding
+            0.0,                        // single
+            0.125,                      // popular
+        ];
+        for ((found, expected), name) in found.iter().zip(expected).zip(SINGLE) {
+            assert!((found - expected).abs() < 1e-12, "{name}: {found}, expected {expected}");
+        }
+        assert_eq!(regressors(&features, 16, Dtype::F32, 1 << 15)[13], 1.0);
     }
 }

@@ -115,6 +115,9 @@ mod tests {
         assert_eq!(shape(KernelId::CsrPieces, 1, 1, 4, 4096, 1), Some("csr_pieces_4096"));
         assert_eq!(shape(KernelId::CsrPieces, 32, 2, 1, 1024, 128), Some("csr_pieces_1024"));
         assert_eq!(shape(KernelId::RowGroupsCut, 4, 1, 8, 64, 8), Some("row_groups_cut_64_x32"));
+        assert_eq!(shape(KernelId::RowGroupsCut, 4, 1, 4, 1024, 8), Some("row_groups_cut_x16"));
+        assert_eq!(shape(KernelId::RowGroupsCut, 4, 1, 8, 1024, 8), Some("row_groups_cut_x32"));
+        assert_eq!(shape(KernelId::RowGroupsCut, 4, 1, 2, 1024, 8), None);
         assert_eq!(shape(KernelId::CsrWays, 2, 1, 2, 0, 4), Some("csr_ways_4"));
         assert_eq!(shape(KernelId::CsrWays, 4, 1, 8, 0, 8), Some("csr_ways_32"));
         assert_eq!(shape(KernelId::CsrWays, 4, 1, 32, 0, 8), None);
