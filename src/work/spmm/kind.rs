@@ -179,7 +179,10 @@ mod tests {
         assert_eq!(bytes(Dtype::F64, first_two), 3 * 8 + 4 * 12);
         assert_eq!(bytes(Dtype::F32, first_two), 3 * 8 + 4 * 8);
         // The last two segments of a row of 600 nonzeros.
-        assert_eq!(bytes(Dtype::F64, ChunkRows::Segments { row: 2, begin: 3, end: 5 }), 3 * 8 + (128 + 88) * 12);
+        assert_eq!(
+            bytes(Dtype::F64, ChunkRows::Segments { row: 2, begin: 3, end: 5 }),
+            3 * 8 + (128 + 88) * 12
+        );
         let work = Spmm::of_pattern(&pointers, None, 700, 4, Dtype::F64).unwrap();
         assert_eq!(work.a_bytes(), work.piece_bytes(&ChunkRows::Rows { begin: 0, end: 3 }));
     }
