@@ -318,7 +318,7 @@ fn many_short_dependent_copies_succeed_in_order() {
 #[test]
 fn a_kernel_fault_loses_its_device_and_is_reported() {
     if card() {
-        let name = "device::cuda::tests::a_kernel_faults_in_this_process";
+        let name = "internal::device::cuda::tests::a_kernel_faults_in_this_process";
         let arguments = ["--exact", name, "--ignored", "--nocapture"];
         let child =
             std::process::Command::new(std::env::current_exe().unwrap()).args(arguments).output().unwrap();

@@ -364,7 +364,10 @@ mod tests {
             std::process::exit(i32::from(foreign[5000]));
         }
         let status = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "matrix::io::mapping::tests::a_bus_error_elsewhere_still_ends_the_process"])
+            .args([
+                "--exact",
+                "internal::matrix::io::mapping::tests::a_bus_error_elsewhere_still_ends_the_process",
+            ])
             .env(MARK, "1")
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null())
