@@ -75,7 +75,7 @@ fn commands_and_flags_that_are_shown_exist() {
                 .next()
                 .unwrap_or_default()
                 .split_whitespace();
-            let Some(name) = words.next().filter(|name| !name.starts_with('-')) else { continue };
+            let Some(name) = words.next().filter(|name| !name.starts_with(['-', '='])) else { continue };
             let help =
                 helps.entry(name.into()).or_insert_with(|| place.succeed(&format!("{name} --help")).stdout);
             for flag in words.filter(|word| word.starts_with('-')) {

@@ -103,7 +103,7 @@ fn a_saved_plan_is_run_unchanged() {
 fn a_failed_device_is_named_and_its_chunks_are_recovered() {
     let place = Place::new();
     let expected = place.json(RUN)["y_hash"].clone();
-    for fault in ["fail_launch=2", "fail_copy=3", "lost_at_operation=4", "out_of_memory_at_allocation=2"] {
+    for fault in ["fail_launch=2", "fail_copy=3", "lost_at_operation=4", "out_of_memory_at_allocation=1"] {
         let report = place.json(&format!("{RUN} --devices cpu,emu:0?{fault} --chunks 6 --mode stream"));
         assert_eq!(report["y_hash"], expected, "{fault}");
         let faults = report["faults"].as_array().unwrap();
