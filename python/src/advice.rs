@@ -23,6 +23,7 @@ fn as_argument(advice: Advice) -> Option<&'static str> {
         Advice::CacheFile => "convert the matrix with the command `rowloom convert`",
         Advice::NewTrace => "make one with a.trace(path)",
         Advice::EmulatorBuild => "a build of the package with the feature emulator has it",
+        Advice::CudaBuild => "a build of the package with the feature cuda has it",
         _ => return None,
     })
 }

@@ -43,6 +43,7 @@ fn as_flag(advice: Advice) -> &'static str {
         Advice::NewTrace => "make one with `rowloom run MATRIX --trace FILE`",
         Advice::ListOfLibraries => "`rowloom devices` says how to install it",
         Advice::EmulatorBuild => "a build with `--features emulator` has it",
+        Advice::CudaBuild => "a build with `--features cuda` has it",
         Advice::LargerDownloads => "raise it with --max-mib",
         Advice::NewDownload => "fetch it again with --again",
     }

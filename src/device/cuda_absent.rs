@@ -6,7 +6,7 @@ use crate::cost::CardFacts;
 pub use super::cuda_options::{CudaOptions, card_number, device_name, share_cards};
 
 /// Why there is no card.
-pub const ABSENT: &str = "this build has no CUDA; the feature `cuda` of the crate adds it";
+pub const ABSENT: &str = "this build has no CUDA";
 
 /// The driver, which this build never has.
 #[derive(Debug, Clone, Copy)]

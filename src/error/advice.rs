@@ -76,6 +76,8 @@ pub enum Advice {
     ListOfLibraries,
     /// A build with emulated devices.
     EmulatorBuild,
+    /// A build with CUDA.
+    CudaBuild,
     /// A higher limit of the size of a download.
     LargerDownloads,
     /// A new download.
@@ -85,7 +87,7 @@ pub enum Advice {
 impl Advice {
     /// Every value.
     #[doc(hidden)]
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::FewerColumns,
         Self::FewerColumnsOfB,
         Self::FewerColumnsOfTable,
@@ -119,6 +121,7 @@ impl Advice {
         Self::NewTrace,
         Self::ListOfLibraries,
         Self::EmulatorBuild,
+        Self::CudaBuild,
         Self::LargerDownloads,
         Self::NewDownload,
     ];
@@ -162,6 +165,7 @@ impl Advice {
             Self::NewTrace => "make one with `Trace::write(…)`",
             Self::ListOfLibraries => "`device::cuda::libraries()` says how to install it",
             Self::EmulatorBuild => "the feature `emulator` of the crate adds it",
+            Self::CudaBuild => "the feature `cuda` of the crate adds it",
             Self::LargerDownloads => "raise it with `Collection::up_to(…)`",
             Self::NewDownload => "fetch it again with `Collection::fetch(name, true, …)`",
         }

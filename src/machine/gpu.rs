@@ -85,7 +85,7 @@ pub fn may_have_nvidia_gpu() -> bool {
 
 #[cfg(not(feature = "cuda"))]
 fn query() -> Result<Vec<Gpu>, String> {
-    Err("this build has no CUDA; the feature `cuda` of the crate adds it".into())
+    Err("this build has no CUDA".into())
 }
 
 #[cfg(feature = "cuda")]

@@ -8,6 +8,10 @@ use crate::device::cuda::{self, CudaOptions};
 use crate::error::{Advice, Error, Result};
 use crate::suggest::{did_you_mean, nearest};
 
+/// What helps where the driver cannot be used.
+const WITHOUT_DRIVER: [Advice; 1] =
+    [if cfg!(feature = "cuda") { Advice::CpuOnly } else { Advice::CudaBuild }];
+
 /// The devices to compute on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Devices {
@@ -135,7 +139,7 @@ impl Devices {
             let DeviceWord::Cuda { card, options } = typed else { continue };
             let options = CudaOptions::parse(options)?;
             let missing = |reason: String| Error::device(typed.name(), reason);
-            let driver = cuda::Driver::get().map_err(|reason| missing(reason).advise([Advice::CpuOnly]))?;
+            let driver = cuda::Driver::get().map_err(|reason| missing(reason).advise(WITHOUT_DRIVER))?;
             let cards = match *card {
                 None => 0..driver.cards,
                 Some(card) if card < driver.cards => card..card + 1,

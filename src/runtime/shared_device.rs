@@ -269,8 +269,7 @@ fn open_cuda(name: &str, options: CudaOptions, clock: Clock, reports: Reports) -
 
 #[cfg(not(feature = "cuda"))]
 fn open_cuda(name: &str, _: CudaOptions, _: Clock, _: Reports) -> Result<AnyDevice> {
-    let reason = crate::device::cuda::ABSENT.into();
-    Err(Error::Device { device: name.into(), reason })
+    Err(Error::device(name, crate::device::cuda::ABSENT).advise([crate::error::Advice::CudaBuild]))
 }
 
 #[cfg(feature = "emulator")]
