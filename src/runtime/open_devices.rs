@@ -148,6 +148,8 @@ impl LockedDevices<'_> {
             };
             if let Some(network) = network {
                 options.message_timeout = network.timeout();
+                // The other ranks do not wait longer for the rows of this one.
+                options.watchdog_timeout = options.watchdog_timeout.min(options.message_timeout);
                 network.report_to(DeviceId(list.len() as u32), sender);
                 list.push(network);
             }
