@@ -18,7 +18,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIST = ROOT / "docs" / "public-api.txt"
 FEATURES = "hwloc,mpi,ndarray,sprs"
-MOST_ITEMS = 300
+# 36 of them are the kinds of advice.
+MOST_ITEMS = 350
 
 
 def rustdoc():

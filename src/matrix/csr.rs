@@ -332,6 +332,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
     }
 
     /// The identity of the matrix that this is a view of; `None` for a view of some of its rows.
+    #[doc(hidden)]
     pub fn content(&self) -> Option<ContentId> {
         self.content
     }
