@@ -6,6 +6,9 @@ from processes import assert_runs
 INTERRUPTED = """
 import os, signal, threading, time
 
+# A shell starts background jobs with this signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def interrupted(work):
     '''Seconds from a signal to KeyboardInterrupt. The work is repeated until the signal, whatever the speed of the machine.'''
     sent = []
