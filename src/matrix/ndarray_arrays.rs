@@ -68,16 +68,28 @@ impl<T: Scalar> TryFrom<ArrayView2<'_, T>> for MultiVector<T> {
 /// A view of the same memory.
 impl<'a, T: Scalar> From<MultiVectorView<'a, T>> for ArrayView2<'a, T> {
     fn from(view: MultiVectorView<'a, T>) -> Self {
-        let shape = (view.rows(), view.k()).strides((view.leading_dimension(), 1));
-        Self::from_shape(shape, view.data()).expect("a view has all elements of its shape")
+        let shape = (view.rows(), view.k());
+        let array = if view.rows() == 0 || view.k() == 0 {
+            // `ndarray` compares strides with the data also where there are no elements.
+            Self::from_shape(shape, &[])
+        } else {
+            Self::from_shape(shape.strides((view.leading_dimension(), 1)), view.data())
+        };
+        array.expect("a view has all elements of its shape")
     }
 }
 
 /// A view of the same memory.
 impl<'a, T: Scalar> From<MultiVectorViewMut<'a, T>> for ArrayViewMut2<'a, T> {
     fn from(view: MultiVectorViewMut<'a, T>) -> Self {
-        let shape = (view.rows(), view.k()).strides((view.leading_dimension(), 1));
-        Self::from_shape(shape, view.into_data()).expect("a view has all elements of its shape")
+        let shape = (view.rows(), view.k());
+        let array = if view.rows() == 0 || view.k() == 0 {
+            // `ndarray` compares strides with the data also where there are no elements.
+            Self::from_shape(shape, &mut [])
+        } else {
+            Self::from_shape(shape.strides((view.leading_dimension(), 1)), view.into_data())
+        };
+        array.expect("a view has all elements of its shape")
     }
 }
 
@@ -128,8 +140,10 @@ mod tests {
     #[test]
     fn empty_multivectors_are_empty_arrays() {
         for (rows, k) in [(0, 3), (3, 0), (0, 0)] {
-            let empty = MultiVector::<f64>::zeros(rows, k).unwrap();
+            let mut empty = MultiVector::<f64>::zeros(rows, k).unwrap();
             assert_eq!(ArrayView2::from(empty.view()).dim(), (rows, k));
+            assert_eq!(ArrayViewMut2::from(empty.view_mut()).dim(), (rows, k));
+            assert_eq!(Array2::from(&empty).dim(), (rows, k));
             assert_eq!(
                 MultiVectorView::try_from(Array2::<f64>::zeros((rows, k)).view()).unwrap().rows(),
                 rows
