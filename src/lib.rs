@@ -39,7 +39,6 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`error`] | what is wrong, and what would help, as data |
 //! | [`matrix`] | sparse matrices, multivectors and their views |
 //! | [`runtime`] | runtimes, products, vectors that stay on devices, dense products, ranks |
 //! | [`plan`] | plans of products, saved and loaded |
@@ -63,15 +62,11 @@ mod skip;
 // Modules of the crate name each other as `crate::module`.
 #[cfg(feature = "fetch")]
 use internal::fetch;
-use internal::{adapt, cost, device, exec, files, graph, kernel, machine, suggest, threads, toml_file, work};
+use internal::{
+    adapt, cost, device, error, exec, files, graph, kernel, machine, suggest, threads, toml_file, work,
+};
 #[cfg(feature = "cli")]
 use internal::{cli, report, study};
-
-/// What is wrong, and what would help.
-pub mod error {
-    pub(crate) use crate::internal::error::*;
-    pub use crate::internal::error::{Advice, Reason};
-}
 
 /// Parts of matrices and multivectors. The main types, [`Csr`] and [`MultiVector`], are in the root of the crate.
 pub mod matrix {
@@ -117,7 +112,7 @@ pub mod trace {
 /// Ranks that are processes of an MPI job.
 #[cfg(feature = "mpi")]
 pub mod mpi {
-    pub use crate::internal::mpi::{communicator, communicator_with_timeout, from_communicator, from_raw};
+    pub use crate::internal::mpi::{communicator, from_communicator, from_raw};
 }
 
 /// Compiles the examples of the document.
@@ -125,6 +120,6 @@ pub mod mpi {
 #[doc = include_str!("../docs/programs.md")]
 struct ExamplesOfPrograms;
 
-pub use internal::error::{Error, Place, Result};
+pub use internal::error::{Error, Place, Reason, Result};
 pub use internal::matrix::{Csr, MultiVector};
 pub use internal::runtime::{Product, Runtime, Vectors};

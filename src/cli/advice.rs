@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn advice_names_flags_and_no_methods() {
-        for advice in Advice::ALL {
+        for &advice in Advice::ALL {
             assert!(!as_flag(advice).contains('('), "{advice:?}");
         }
         let error = Error::usage("X does not fit").advise([
@@ -77,7 +77,7 @@ mod tests {
             .filter_map(|argument| Some(format!("--{}", argument.get_long()?)))
             .chain(["--help".into(), "--features".into()])
             .collect();
-        for advice in Advice::ALL {
+        for &advice in Advice::ALL {
             let words = as_flag(advice).split([' ', '`', ',']);
             for flag in words.filter(|word| word.starts_with("--")) {
                 assert!(known.iter().any(|known| known == flag), "{flag}");

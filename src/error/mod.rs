@@ -181,8 +181,14 @@ impl Error {
         self
     }
 
+    /// The names of what would help, such as `FewerColumns`; `docs/programs.md` lists them.
+    pub fn advice(&self) -> Vec<&'static str> {
+        self.pieces_of_advice().iter().map(|advice| advice.name()).collect()
+    }
+
     /// What would help.
-    pub fn advice(&self) -> &[Advice] {
+    #[doc(hidden)]
+    pub fn pieces_of_advice(&self) -> &[Advice] {
         match self {
             Self::Usage(reason)
             | Self::Input { reason, .. }
@@ -217,12 +223,13 @@ impl Error {
     /// The message and the advice, as the reason of another error.
     #[doc(hidden)]
     pub fn as_reason(&self) -> Reason {
-        Reason::from(self.message()).advise(self.advice().iter().copied())
+        Reason::from(self.message()).advise(self.pieces_of_advice().iter().copied())
     }
 
     /// The message and the advice in the words of a client. Advice for which the client has no words is left out.
+    #[doc(hidden)]
     pub fn for_client(&self, words: impl Fn(Advice) -> Option<&'static str>) -> String {
-        advice::with_advice(&self.message(), self.advice(), words)
+        advice::with_advice(&self.message(), self.pieces_of_advice(), words)
     }
 
     /// The exit code the program ends with.
@@ -323,7 +330,7 @@ mod tests {
     fn advice_follows_the_message_in_the_words_of_each_client() {
         let error = Error::usage("a chunk is too large").advise([Advice::MoreChunks]);
         assert_eq!(error.message(), "a chunk is too large");
-        assert_eq!(error.advice(), [Advice::MoreChunks]);
+        assert_eq!(error.advice(), ["MoreChunks"]);
         assert_eq!(error.to_string(), "a chunk is too large; use more `ProductOptions::chunks`");
         assert_eq!(error.for_client(|_| Some("use --chunks")), "a chunk is too large; use --chunks");
         assert_eq!(error.for_client(|_| None), error.message());

@@ -18,6 +18,7 @@ impl Reason {
     }
 
     /// What would help.
+    #[doc(hidden)]
     pub fn advice(&self) -> &[Advice] {
         &self.advice
     }

@@ -33,14 +33,9 @@ use crate::error::Result;
 /// All ranks of this MPI job. MPI is initialised if the program has not done so; it then ends when the last communicator is dropped, and
 /// cannot be started again in the process.
 pub fn communicator() -> Result<Arc<dyn Communicator>> {
-    communicator_with_timeout(RANK_TIMEOUT)
-}
-
-/// The same, with the time after which a silent rank counts as hung.
-pub fn communicator_with_timeout(timeout: Duration) -> Result<Arc<dyn Communicator>> {
     let environment = Environment::initialised()?;
     // SAFETY: the communicator of all ranks is valid while MPI is initialised.
-    unsafe { ranks::duplicate(environment, ffi::RSMPI_COMM_WORLD, timeout) }
+    unsafe { ranks::duplicate(environment, ffi::RSMPI_COMM_WORLD, RANK_TIMEOUT) }
 }
 
 /// The ranks of a communicator of the program, which all of them call. The communicator is duplicated, and can be freed afterwards.

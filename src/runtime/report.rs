@@ -133,6 +133,7 @@ impl RunReport {
     }
 
     /// Bytes copied from the host to devices, and bytes copied back.
+    #[doc(hidden)]
     pub fn link_bytes(&self) -> (u64, u64) {
         let (mut up, mut down) = (0, 0);
         for round in &self.rounds {

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rowloom::internal::error::Advice;
+
 /// Files with flags of other programs, such as compilers.
 const FLAGS_OF_OTHER_PROGRAMS: [&str; 3] =
     ["device/cuda/forms.rs", "device/emulated/build.rs", "study/python_peer.rs"];
@@ -154,4 +156,35 @@ fn literals_are_found_and_comments_are_not() {
     let source = "let a = \"one\"; // \"no\"\n/* \"no\" */ let b = r#\"two \"2\"\"#;\nlet c = '\"'; /// \"no\"\nlet d = \"th\\\n    ree\\\"\";";
     let texts: Vec<(usize, String)> = literals(source);
     assert_eq!(texts, [(1, "one".into()), (2, "two \"2\"".into()), (4, "three\\\"".into())]);
+}
+
+fn document(name: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name)).unwrap()
+}
+
+#[test]
+fn the_words_of_rust_name_public_items() {
+    let (public, mut count) = (document("public-api.txt"), 0);
+    for &advice in Advice::ALL {
+        // Every second part is between backquotes.
+        for code in advice.in_rust().split('`').skip(1).step_by(2) {
+            let called = code.split('(').next().unwrap();
+            let item = match (called.strip_prefix('.'), called.split_once('.')) {
+                _ if code.starts_with("rowloom ") || !code.contains('(') => continue,
+                (Some(method), _) | (None, Some((_, method))) => format!("::{method}("),
+                (None, None) => format!("::{}", called.replace("::<f64>", "")),
+            };
+            assert!(public.contains(&item), "{advice:?}: {item} is not public");
+            count += 1;
+        }
+    }
+    assert!(count > 15, "only {count} items were found");
+}
+
+#[test]
+fn the_document_lists_every_advice() {
+    let document = document("programs.md");
+    for advice in Advice::ALL {
+        assert!(document.contains(&format!("| `{}` |", advice.name())), "{advice:?}");
+    }
 }

@@ -81,10 +81,10 @@ fn values_that_are_not_finite_and_too_small_ones_are_noted() {
     let options = ReadOptions { finite: true, ..ReadOptions::default() };
     let error = read_bytes::<f64>("a.txt", text.as_bytes(), &options, SPAN_BYTES).unwrap_err();
     assert_eq!(error.message(), "a.txt:1:1: value 'nan' is not finite, and only finite values are allowed");
-    assert_eq!(error.advice(), [Advice::AnyValues]);
+    assert_eq!(error.pieces_of_advice(), [Advice::AnyValues]);
     let error = read_bytes::<f32>("a.txt", b"1 1e39", &ReadOptions::default(), SPAN_BYTES).unwrap_err();
     assert_eq!(error.message(), "a.txt:1:3: value '1e39' overflows f32");
-    assert_eq!(error.advice(), [Advice::DoublePrecision]);
+    assert_eq!(error.pieces_of_advice(), [Advice::DoublePrecision]);
 }
 
 #[test]

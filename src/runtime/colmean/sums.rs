@@ -56,6 +56,7 @@ impl<'a, T: Kernels> ColumnSums<'a, T> {
     }
 
     /// The same; `None` if `cancel` was set meanwhile.
+    #[doc(hidden)]
     pub fn apply_until(&mut self, cancel: Option<&AtomicBool>) -> Result<Option<Totals>> {
         let (rows, k) = (Kind::rows(&self.work), self.work.k());
         let x = MultiVectorView::try_new(&[], 0, k, k)?;

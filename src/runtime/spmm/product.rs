@@ -408,6 +408,7 @@ impl<'a, T: Kernels> Bound<'_, 'a, T> {
     }
 
     /// The same, or less if `cancel` is set meanwhile, as the report then says.
+    #[doc(hidden)]
     pub fn apply_scaled_until(&mut self, alpha: f64, beta: f64, cancel: Option<&AtomicBool>) -> Result<()> {
         let scaling = Scaling::rounded::<T>(alpha, beta);
         let plan = self.product.adaptation.next()?.plan();
