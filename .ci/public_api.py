@@ -17,7 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIST = ROOT / "docs" / "public-api.txt"
-FEATURES = "hwloc,mpi,ndarray,sprs"
+FEATURES = "hwloc,mpi,faer,ndarray,sprs"
 MOST_ITEMS = 300
 
 

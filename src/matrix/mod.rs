@@ -9,6 +9,8 @@ pub mod convert_serial;
 pub mod coo;
 pub mod csr;
 pub mod ell;
+#[cfg(feature = "faer")]
+mod faer_matrices;
 pub mod generate;
 pub mod info;
 pub mod io;

@@ -30,14 +30,14 @@ pub(super) trait Lanes: Copy {
     unsafe fn add(self, other: Self) -> Self;
     /// The magnitudes.
     unsafe fn magnitude(self) -> Self;
-    /// The numbers at these places from `base` on. They must be readable.
-    unsafe fn gather(base: *const f64, places: &[u32; LANES]) -> Self;
-    /// Those at fewer than eight places, then zeros.
-    unsafe fn gather_part(base: *const f64, places: &[u32]) -> Self;
+    /// Whether all bits of a lane are zero: 0.0, and not -0.0.
+    unsafe fn has_zero_bits(self) -> bool;
     /// The numbers.
     unsafe fn store(self) -> [f64; LANES];
     /// Their sum.
     unsafe fn total(self) -> f64;
+    /// The sums of eight times eight numbers.
+    unsafe fn totals(of: [Self; LANES]) -> Self;
 }
 
 /// A value type that lanes can load.
@@ -124,14 +124,8 @@ impl Lanes for [f64; LANES] {
         self.map(f64::abs)
     }
     #[inline(always)]
-    unsafe fn gather(base: *const f64, places: &[u32; LANES]) -> Self {
-        // SAFETY: the caller ensures that the numbers are readable.
-        places.map(|place| unsafe { base.add(place as usize).read() })
-    }
-    #[inline(always)]
-    unsafe fn gather_part(base: *const f64, places: &[u32]) -> Self {
-        // SAFETY: as above.
-        padded(places.iter().map(|&place| unsafe { base.add(place as usize).read() }))
+    unsafe fn has_zero_bits(self) -> bool {
+        self.iter().any(|number| number.to_bits() == 0)
     }
     #[inline(always)]
     unsafe fn store(self) -> [f64; LANES] {
@@ -141,6 +135,11 @@ impl Lanes for [f64; LANES] {
     unsafe fn total(self) -> f64 {
         let half = |at: usize| (self[at] + self[at + 1]) + (self[at + 2] + self[at + 3]);
         half(0) + half(4)
+    }
+    #[inline(always)]
+    unsafe fn totals(of: [Self; LANES]) -> Self {
+        // SAFETY: no instruction set is needed.
+        of.map(|numbers| unsafe { numbers.total() })
     }
 }
 
@@ -192,20 +191,11 @@ impl Lanes for __m512d {
         unsafe { _mm512_abs_pd(self) }
     }
     #[inline(always)]
-    unsafe fn gather(base: *const f64, places: &[u32; LANES]) -> Self {
-        // SAFETY: as above; the caller ensures that the numbers are readable.
+    unsafe fn has_zero_bits(self) -> bool {
+        // SAFETY: as above.
         unsafe {
-            let places = _mm512_cvtepu32_epi64(_mm256_loadu_si256(places.as_ptr().cast()));
-            _mm512_i64gather_pd::<8>(places, base)
-        }
-    }
-    #[inline(always)]
-    unsafe fn gather_part(base: *const f64, places: &[u32]) -> Self {
-        let lanes = first_lanes(places.len());
-        // SAFETY: as above; the mask has as many bits as there are places.
-        unsafe {
-            let places = _mm256_maskz_loadu_epi32(lanes, places.as_ptr().cast());
-            _mm512_mask_i64gather_pd::<8>(_mm512_setzero_pd(), lanes, _mm512_cvtepu32_epi64(places), base)
+            let bits = _mm512_castpd_si512(self);
+            _mm512_testn_epi64_mask(bits, bits) != 0
         }
     }
     #[inline(always)]
@@ -219,6 +209,31 @@ impl Lanes for __m512d {
     unsafe fn total(self) -> f64 {
         // SAFETY: as above.
         unsafe { _mm512_reduce_add_pd(self) }
+    }
+    #[inline(always)]
+    unsafe fn totals(of: [Self; LANES]) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let [a, b, c, d, e, f, g, h] = of;
+            // Sums of neighbours, of two rows in turns.
+            let ab = _mm512_add_pd(_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+            let cd = _mm512_add_pd(_mm512_unpacklo_pd(c, d), _mm512_unpackhi_pd(c, d));
+            let ef = _mm512_add_pd(_mm512_unpacklo_pd(e, f), _mm512_unpackhi_pd(e, f));
+            let gh = _mm512_add_pd(_mm512_unpacklo_pd(g, h), _mm512_unpackhi_pd(g, h));
+            // Even and odd quarters.
+            let abcd = _mm512_add_pd(
+                _mm512_shuffle_f64x2::<0b10_00_10_00>(ab, cd),
+                _mm512_shuffle_f64x2::<0b11_01_11_01>(ab, cd),
+            );
+            let efgh = _mm512_add_pd(
+                _mm512_shuffle_f64x2::<0b10_00_10_00>(ef, gh),
+                _mm512_shuffle_f64x2::<0b11_01_11_01>(ef, gh),
+            );
+            _mm512_add_pd(
+                _mm512_shuffle_f64x2::<0b10_00_10_00>(abcd, efgh),
+                _mm512_shuffle_f64x2::<0b11_01_11_01>(abcd, efgh),
+            )
+        }
     }
 }
 
@@ -291,19 +306,14 @@ impl Lanes for Halves {
         }
     }
     #[inline(always)]
-    unsafe fn gather(base: *const f64, places: &[u32; LANES]) -> Self {
-        // SAFETY: as above; the caller ensures that the numbers are readable.
-        unsafe {
-            // No closure: it might be compiled without the instruction set.
-            let low = _mm256_cvtepu32_epi64(_mm_loadu_si128(places.as_ptr().cast()));
-            let high = _mm256_cvtepu32_epi64(_mm_loadu_si128(places.as_ptr().add(4).cast()));
-            Self(_mm256_i64gather_pd::<8>(base, low), _mm256_i64gather_pd::<8>(base, high))
-        }
-    }
-    #[inline(always)]
-    unsafe fn gather_part(base: *const f64, places: &[u32]) -> Self {
+    unsafe fn has_zero_bits(self) -> bool {
         // SAFETY: as above.
-        unsafe { Self::load(&padded(places.iter().map(|&place| base.add(place as usize).read()))) }
+        unsafe {
+            let zero = _mm256_setzero_si256();
+            let low = _mm256_cmpeq_epi64(_mm256_castpd_si256(self.0), zero);
+            let high = _mm256_cmpeq_epi64(_mm256_castpd_si256(self.1), zero);
+            _mm256_testz_si256(_mm256_or_si256(low, high), _mm256_set1_epi64x(-1)) == 0
+        }
     }
     #[inline(always)]
     unsafe fn store(self) -> [f64; LANES] {
@@ -323,5 +333,24 @@ impl Lanes for Halves {
             let two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd::<1>(four));
             _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)))
         }
+    }
+    #[inline(always)]
+    unsafe fn totals(of: [Self; LANES]) -> Self {
+        // SAFETY: as above.
+        unsafe { Self(four_totals(of[0], of[1], of[2], of[3]), four_totals(of[4], of[5], of[6], of[7])) }
+    }
+}
+
+/// The sums of four times eight numbers.
+#[cfg(simd)]
+#[inline(always)]
+unsafe fn four_totals(a: Halves, b: Halves, c: Halves, d: Halves) -> __m256d {
+    // SAFETY: the caller ensures AVX2.
+    unsafe {
+        let ab = _mm256_hadd_pd(_mm256_add_pd(a.0, a.1), _mm256_add_pd(b.0, b.1));
+        let cd = _mm256_hadd_pd(_mm256_add_pd(c.0, c.1), _mm256_add_pd(d.0, d.1));
+        let (first, second) =
+            (_mm256_permute2f128_pd::<0x20>(ab, cd), _mm256_permute2f128_pd::<0x31>(ab, cd));
+        _mm256_add_pd(first, second)
     }
 }

@@ -1,7 +1,8 @@
 //! Sums over the columns of a product, row by row, in f64: `Y r` and `A (X r)`, with a weight in r for each column. The check of a single
 //! product.
 //!
-//! `X r` is formed where a row of A first needs it: the product has just read that row of X, so it is in a cache.
+//! `X r` is formed where a row of A first needs it: the product has just read that row of X, so it is in a cache. Eight rows are summed at a
+//! time, so that each weight is loaded once for all of them and their eight totals cost as much as one.
 //!
 //! The loops share no code with the kernels whose results they check.
 
@@ -106,49 +107,144 @@ unsafe fn add_term<L: Lanes, const SQUARES: bool>(values: L, weights: L, sum: L)
     }
 }
 
-/// Forms the weighted sums of the rows of X that these columns need and that are not formed yet. Afterwards they do not change.
+/// The weighted sums of eight rows.
 #[inline(always)]
-unsafe fn form_sums_of_x<T: Number + LaneValue, L: Lanes>(rows: &RowsOfProduct<'_, T>, columns: &[u32]) {
-    for &column in columns {
-        let known = &rows.sums_of_x[column as usize];
-        if known.load(Ordering::Acquire) == 0 {
-            let values = &rows.x[column as usize * rows.x_distance..][..rows.weights.len()];
-            // SAFETY: the caller ensures the instruction set of `L`.
-            let sum = unsafe { sum::<T, L, false>(values, rows.weights) };
-            let bits = if sum == 0.0 { -0.0f64 } else { sum }.to_bits();
-            // If another thread has stored the same number meanwhile, it stays.
-            let _ = known.compare_exchange(0, bits, Ordering::AcqRel, Ordering::Acquire);
+unsafe fn sums_of_eight<T: Number + LaneValue, L: Lanes>(x: &[T], distance: usize, weights: &[f64]) -> L {
+    let k = weights.len();
+    assert!((LANES - 1) * distance + k <= x.len());
+    let (wide, narrow) = weights.as_chunks::<LANES>();
+    // SAFETY: the caller ensures the instruction set of `L`. The last row is inside X, hence all are.
+    unsafe {
+        let mut sums = [L::zero(); LANES];
+        for (part, weights) in wide.iter().enumerate() {
+            let weights = L::load(weights);
+            for row in 0..LANES {
+                let values = x.as_ptr().add(row * distance + part * LANES).cast::<[T; LANES]>();
+                sums[row] = T::load::<L>(&*values).multiply_add(weights, sums[row]);
+            }
         }
+        if !narrow.is_empty() {
+            let weights = L::load_part(narrow);
+            for row in 0..LANES {
+                let values = x.get_unchecked(row * distance + wide.len() * LANES..row * distance + k);
+                sums[row] = T::load_part::<L>(values).multiply_add(weights, sums[row]);
+            }
+        }
+        L::totals(sums)
+    }
+}
+
+/// Forms the weighted sum of a row of X, and of the seven rows beside it: a product that needs a row often needs its neighbours.
+#[inline(always)]
+unsafe fn form_sum_of_x<T: Number + LaneValue, L: Lanes>(rows: &RowsOfProduct<'_, T>, column: usize) {
+    let first = column / LANES * LANES;
+    let values = &rows.x[column * rows.x_distance..][..rows.weights.len()];
+    // SAFETY: the caller ensures the instruction set of `L`.
+    unsafe {
+        if let Some(known) = rows.sums_of_x.get(first..first + LANES) {
+            let x = &rows.x[first * rows.x_distance..];
+            let sums = sums_of_eight::<T, L>(x, rows.x_distance, rows.weights).store();
+            for (known, sum) in known.iter().zip(sums) {
+                keep(known, sum);
+            }
+        } else {
+            keep(&rows.sums_of_x[column], sum::<T, L, false>(values, rows.weights));
+        }
+    }
+}
+
+/// Stores a sum that is not known. Threads that form it at the same time store the same number.
+#[inline(always)]
+fn keep(known: &AtomicU64, sum: f64) {
+    if known.load(Ordering::Relaxed) == 0 {
+        known.store(if sum == 0.0 { -0.0f64 } else { sum }.to_bits(), Ordering::Relaxed);
+    }
+}
+
+/// The weighted sums of the rows of X at up to eight columns; other lanes are zero.
+#[inline(always)]
+unsafe fn sums_at<T: Number + LaneValue, L: Lanes>(rows: &RowsOfProduct<'_, T>, columns: &[u32]) -> L {
+    // SAFETY: the caller ensures the instruction set of `L`.
+    unsafe {
+        let sums = known_sums::<L>(rows.sums_of_x, columns);
+        if !sums.has_zero_bits() {
+            return sums;
+        }
+        for &column in columns {
+            if rows.sums_of_x[column as usize].load(Ordering::Relaxed) == 0 {
+                form_sum_of_x::<T, L>(rows, column as usize);
+            }
+        }
+        known_sums(rows.sums_of_x, columns)
+    }
+}
+
+/// The sums that are stored for these columns.
+#[inline(always)]
+unsafe fn known_sums<L: Lanes>(sums_of_x: &[AtomicU64], columns: &[u32]) -> L {
+    let mut sums = [-0.0; LANES];
+    for (sum, &column) in sums.iter_mut().zip(columns) {
+        *sum = f64::from_bits(sums_of_x[column as usize].load(Ordering::Relaxed));
+    }
+    // SAFETY: the caller ensures the instruction set of `L`.
+    unsafe { L::load(&sums) }
+}
+
+/// The sums of the terms of a row of the product, and of their sizes.
+#[inline(always)]
+unsafe fn terms<T: Number + LaneValue, L: Lanes>(
+    rows: &RowsOfProduct<'_, T>,
+    columns: &[u32],
+    values: &[T],
+) -> (L, L) {
+    // SAFETY: the caller ensures the instruction set of `L`.
+    unsafe {
+        let (mut products, mut sizes) = (L::zero(), L::zero());
+        let (wide_columns, narrow_columns) = columns.as_chunks::<LANES>();
+        let (wide_values, narrow_values) = values.as_chunks::<LANES>();
+        for (columns, values) in wide_columns.iter().zip(wide_values) {
+            let terms = T::load::<L>(values).multiply_add(sums_at::<T, L>(rows, columns), L::zero());
+            products = products.add(terms);
+            sizes = sizes.add(terms.magnitude());
+        }
+        if !narrow_columns.is_empty() {
+            let values = T::load_part::<L>(narrow_values);
+            let terms = values.multiply_add(sums_at::<T, L>(rows, narrow_columns), L::zero());
+            products = products.add(terms);
+            sizes = sizes.add(terms.magnitude());
+        }
+        (products, sizes)
     }
 }
 
 #[inline(always)]
 unsafe fn sums<T: Number + LaneValue, L: Lanes>(rows: RowsOfProduct<'_, T>, to: &mut [RowSum]) {
     let k = rows.weights.len();
-    let sums_of_x: *const f64 = rows.sums_of_x.as_ptr().cast();
-    for (row, (pointers, to)) in rows.row_pointers.windows(2).zip(to).enumerate() {
-        let entries = pointers[0] as usize..pointers[1] as usize;
-        let (columns, values) = (&rows.columns[entries.clone()], &rows.values[entries]);
-        // SAFETY: the caller ensures the instruction set of `L`. The sums of these columns are formed, are seen by this thread, and no
-        // thread writes them again, so they are read as plain numbers; that the columns are those of X was seen when they were formed.
+    for (eight, to) in to.chunks_mut(LANES).enumerate() {
+        let first = eight * LANES;
+        // SAFETY: the caller ensures the instruction set of `L`.
         unsafe {
-            form_sums_of_x::<T, L>(&rows, columns);
-            let (mut products, mut sizes) = (L::zero(), L::zero());
-            let (wide_columns, narrow_columns) = columns.as_chunks::<LANES>();
-            let (wide_values, narrow_values) = values.as_chunks::<LANES>();
-            for (columns, values) in wide_columns.iter().zip(wide_values) {
-                let terms = T::load::<L>(values).multiply_add(L::gather(sums_of_x, columns), L::zero());
-                products = products.add(terms);
-                sizes = sizes.add(terms.magnitude());
+            let (mut products, mut sizes) = ([L::zero(); LANES], [L::zero(); LANES]);
+            for index in 0..to.len() {
+                let pointers = &rows.row_pointers[first + index..][..2];
+                let entries = pointers[0] as usize..pointers[1] as usize;
+                let (columns, values) = (&rows.columns[entries.clone()], &rows.values[entries]);
+                (products[index], sizes[index]) = terms::<T, L>(&rows, columns, values);
             }
-            if !narrow_columns.is_empty() {
-                let values = T::load_part::<L>(narrow_values);
-                let terms = values.multiply_add(L::gather_part(sums_of_x, narrow_columns), L::zero());
-                products = products.add(terms);
-                sizes = sizes.add(terms.magnitude());
+            let (products, sizes) = (L::totals(products).store(), L::totals(sizes).store());
+            let mut of_y = [0.0; LANES];
+            if to.len() == LANES {
+                let y = &rows.y[first * rows.y_distance..];
+                of_y = sums_of_eight::<T, L>(y, rows.y_distance, rows.weights).store();
+            } else {
+                for index in 0..to.len() {
+                    let y = &rows.y[(first + index) * rows.y_distance..][..k];
+                    of_y[index] = sum::<T, L, false>(y, rows.weights);
+                }
             }
-            let y = sum::<T, L, false>(&rows.y[row * rows.y_distance..][..k], rows.weights);
-            *to = RowSum { y, product: products.total(), size: sizes.total() };
+            for (index, to) in to.iter_mut().enumerate() {
+                *to = RowSum { y: of_y[index], product: products[index], size: sizes[index] };
+            }
         }
     }
 }

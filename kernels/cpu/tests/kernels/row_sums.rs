@@ -79,13 +79,14 @@ fn check<T: Real + RowSumKernels + Into<f64>>(isa: Isa, draw: &Draw) {
         let own = &y[row * y_distance..][..k];
         // SAFETY: the processor has the instruction set.
         let (dot, of_squares) = unsafe { ((bodies.dot)(own, &weights), (bodies.squares)(own, &weights)) };
-        assert_eq!(dot, found.y);
+        near(dot, found.y, total(&y_terms).1);
         near(of_squares, squares, squares);
     }
     for (column, known) in sums_of_x.iter().enumerate() {
         let is_used = columns[row_pointers[0] as usize..].contains(&(column as u32));
         let bits = known.load(Ordering::Relaxed);
-        assert_eq!(bits != 0, is_used || column == 5, "column {column}");
+        let is_formed = bits != 0;
+        assert!(is_formed || !is_used, "column {column}");
         if column == 3 && is_used {
             assert_eq!(bits, (-0.0f64).to_bits());
         }
