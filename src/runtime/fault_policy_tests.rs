@@ -118,13 +118,17 @@ fn only_a_lost_device_is_closed_by_the_executor_and_by_the_queue_of_vectors() {
 
 #[test]
 fn memory_that_is_refused_does_not_close_a_device() {
+    let mut refused = 0;
     for allocation in 1..8 {
         let runtime = open(&format!("cpu,emu:0?out_of_memory_at_allocation={allocation}"));
         let before = device(&runtime);
-        let built = runtime.product(matrix()).columns(K).uses(10).build();
-        let _ = built.and_then(|mut product| product.apply(&x()));
+        let options = ProductOptions { cpu_share: Some(0.5), fixed: true, ..ProductOptions::default() };
+        let built = runtime.product(matrix()).options(options).columns(K).uses(10).build();
+        let applied = built.and_then(|mut product| product.apply(&x()).map(|_| product.faults().len()));
+        refused += applied.unwrap_or(1);
         assert!(before.is_open(), "allocation {allocation}");
     }
+    assert!(refused > 0);
 }
 
 #[test]

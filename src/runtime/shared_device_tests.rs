@@ -154,6 +154,16 @@ fn memory_that_launches_on_a_stream_may_use_is_not_freed_for_other_products() {
 }
 
 #[test]
+fn operations_that_run_to_their_end_have_their_predicted_times_and_their_fault_is_the_error() {
+    let (shared, script) = shared();
+    script.has_ended.store(true, Ordering::Relaxed);
+    let ran = shared.lock().run(Timeouts::default(), "product", COMPUTE, [(Operation::Pass, 60.0)]);
+    assert_eq!(ran.unwrap_err().kind, FaultKind::Launch);
+    assert_eq!(*script.predicted_ns.lock().unwrap(), [60_000_000_000]);
+    assert!(shared.is_open() && !shared.lock().is_lost());
+}
+
+#[test]
 fn launches_on_streams_have_twenty_times_their_predicted_time_if_that_is_more() {
     let (shared, script) = shared();
     let mut device = shared.lock();
