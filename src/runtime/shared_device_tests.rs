@@ -16,6 +16,13 @@ struct Script {
     /// The predicted times of submitted operations.
     predicted_ns: Mutex<Vec<u64>>,
     freed: Mutex<Vec<Memory>>,
+    /// Whether no memory is left until some is freed.
+    is_full: AtomicBool,
+}
+
+/// The elements of a list. A failed assertion does not keep it locked.
+fn listed<T: Clone>(list: &Mutex<Vec<T>>) -> Vec<T> {
+    list.lock().unwrap().clone()
 }
 
 /// A device with launches on the stream of another library, which may never end. Waits that are in vain take no time.
@@ -31,6 +38,9 @@ impl<'run> Device<'run> for WithStream {
     }
 
     fn allocate(&mut self, _bytes: u64) -> std::result::Result<Memory, Fault> {
+        if self.script.is_full.load(Ordering::Relaxed) && listed(&self.script.freed).is_empty() {
+            return Err(Fault::new(FaultKind::OutOfMemory, "full"));
+        }
         self.allocated += 1;
         Ok(Memory(self.allocated))
     }
@@ -108,11 +118,11 @@ fn a_stream_that_never_ends_does_not_block_drops_and_keeps_its_memory() {
     // The first drop before the stream has ended waits for a bounded time, and later ones do not wait.
     let (first, second, third, last) = (allocated(2), allocated(1), allocated(1), allocated(1));
     drop((first, second, third));
-    assert_eq!(*script.waits.lock().unwrap(), [DROP_TIMEOUT, Duration::ZERO, Duration::ZERO]);
-    assert!(script.freed.lock().unwrap().is_empty(), "the stream may still use the memory");
+    assert_eq!(listed(&script.waits), [DROP_TIMEOUT, Duration::ZERO, Duration::ZERO]);
+    assert!(listed(&script.freed).is_empty(), "the stream may still use the memory");
     script.has_ended.store(true, Ordering::Relaxed);
     drop(last);
-    assert_eq!((script.freed.lock().unwrap().len(), shared.memory().private_bytes()), (5, 0));
+    assert_eq!((listed(&script.freed).len(), shared.memory().private_bytes()), (5, 0));
 }
 
 #[test]
@@ -132,8 +142,8 @@ fn a_stream_that_never_ends_is_an_error_of_each_call_that_needs_the_device_and_d
     for error in errors {
         assert_eq!(error.unwrap_err().kind, FaultKind::BusyStream);
     }
-    assert!(script.waits.lock().unwrap().iter().all(|&timeout| timeout == STREAM_TIMEOUT));
-    assert!(script.predicted_ns.lock().unwrap().is_empty(), "an operation came before the launches");
+    assert!(listed(&script.waits).iter().all(|&timeout| timeout == STREAM_TIMEOUT));
+    assert!(listed(&script.predicted_ns).is_empty(), "an operation came before the launches");
     assert!(device.is_open() && !device.is_lost() && owner.check_faults_after(0) == Ok(()));
     script.has_ended.store(true, Ordering::Relaxed);
     assert_eq!(device.report_to(DeviceId(1), &sender), Ok(()));
@@ -145,12 +155,17 @@ fn memory_that_launches_on_a_stream_may_use_is_not_freed_for_other_products() {
     let memory = MemoryUse::new(&shared, None);
     let hold = |bytes| memory.hold(&mut shared.lock(), bytes).unwrap();
     hold(1 << 10);
+    // Memory of products that do not run is not evicted meanwhile.
+    script.is_full.store(true, Ordering::Relaxed);
+    assert_eq!(Allocations::on(&shared).allocate(8).unwrap_err().kind, FaultKind::OutOfMemory);
+    assert!(listed(&script.freed).is_empty());
+    script.is_full.store(false, Ordering::Relaxed);
     // A larger workspace replaces the first one, which stays allocated until the launches have ended.
     hold(1 << 20);
-    assert!(script.freed.lock().unwrap().is_empty());
+    assert!(listed(&script.freed).is_empty());
     script.has_ended.store(true, Ordering::Relaxed);
     hold(1 << 22);
-    assert_eq!(script.freed.lock().unwrap().len(), 2);
+    assert_eq!(listed(&script.freed).len(), 2);
 }
 
 #[test]
@@ -159,7 +174,7 @@ fn operations_that_run_to_their_end_have_their_predicted_times_and_their_fault_i
     script.has_ended.store(true, Ordering::Relaxed);
     let ran = shared.lock().run(Timeouts::default(), "product", COMPUTE, [(Operation::Pass, 60.0)]);
     assert_eq!(ran.unwrap_err().kind, FaultKind::Launch);
-    assert_eq!(*script.predicted_ns.lock().unwrap(), [60_000_000_000]);
+    assert_eq!(listed(&script.predicted_ns), [60_000_000_000]);
     assert!(shared.is_open() && !shared.lock().is_lost());
 }
 
@@ -170,12 +185,12 @@ fn launches_on_streams_have_twenty_times_their_predicted_time_if_that_is_more() 
     for (predicted_s, timeout_s) in [(1.0, 600), (60.0, 1200), (2.0, 1200)] {
         device.issue("product", stream(), Vec::new(), predicted_s).unwrap();
         assert!(device.finish_issued().is_err());
-        assert_eq!(script.waits.lock().unwrap().pop(), Some(Duration::from_secs(timeout_s)));
+        assert_eq!(listed(&script.waits).last().copied(), Some(Duration::from_secs(timeout_s)));
     }
     // After they have ended, later ones have their own times.
     script.has_ended.store(true, Ordering::Relaxed);
     device.finish_issued().unwrap();
     script.has_ended.store(false, Ordering::Relaxed);
     assert!(device.finish_issued().is_err());
-    assert_eq!(script.waits.lock().unwrap().pop(), Some(STREAM_TIMEOUT));
+    assert_eq!(listed(&script.waits).last().copied(), Some(STREAM_TIMEOUT));
 }
