@@ -21,7 +21,7 @@
 //! | 4 | `graph` | the immutable task graph and its validation |
 //! | 5 | `cost` | the cost model: predicted times of kernels and copies per device |
 //! | 6 | `plan` | chunks, devices, kernels, memory and reasons as plain data; the resulting graph |
-//! | 6 | `device` | the device trait and its back ends; communicators between ranks |
+//! | 6 | `device` | the device trait and its back ends; the policy of timeouts and faults; communicators between ranks |
 //! | 7 | `mpi` | ranks that are processes of an MPI job |
 //! | 7 | `exec` | the coordinator: readiness, slots, choices, faults, watchdog |
 //! | 8 | `adapt` | decisions from plans and measured times: processors, shares, what is remembered |

@@ -13,6 +13,7 @@
 #[cfg(test)]
 mod ability_tests;
 mod borrow_scope;
+pub mod completion;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod cpu;
@@ -145,7 +146,7 @@ pub struct Description {
     pub stream_ordered: bool,
 }
 
-/// The kind of a fault; it decides what the coordinator does next.
+/// The kind of a fault; [`completion`] decides by it what closes the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
     /// An allocation was refused.
@@ -164,6 +165,8 @@ pub enum FaultKind {
     Job,
     /// A copy failed because the other device, from which it copies, is lost; this device remains usable.
     PeerLost,
+    /// Launches on a stream did not complete in time, perhaps because of work of other libraries; the device remains usable.
+    BusyStream,
 }
 
 /// A fault on a device.
@@ -269,18 +272,14 @@ pub trait Device<'run> {
         Err(Fault::new(FaultKind::Misuse, "this device has no streams"))
     }
 
-    /// Waits for all issued launches.
-    fn finish_issued(&mut self) -> Result<(), Fault> {
-        Ok(())
-    }
-
     /// Waits for all issued launches, at most `timeout`. Returns whether they have ended. They come after other work on the stream of
     /// another library, which may never end.
-    fn finish_issued_within(&mut self, _timeout: Duration) -> Result<bool, Fault> {
-        self.finish_issued().map(|()| true)
+    fn finish_issued(&mut self, _timeout: Duration) -> Result<bool, Fault> {
+        Ok(true)
     }
 
-    /// When the launches of the last [`Device::issue`] began and ended, on the clock of completions. Waits for them.
+    /// When the launches of the last [`Device::issue`] began and ended, on the clock of completions; `None` before [`Self::finish_issued`]
+    /// has seen their end.
     fn last_issued_ns(&mut self) -> Result<Option<(u64, u64)>, Fault> {
         Ok(None)
     }

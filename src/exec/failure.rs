@@ -8,14 +8,14 @@
 
 use super::TaskFault;
 use super::coordinator::{Coordinator, State};
-use crate::device::{Fault, FaultKind};
+use crate::device::Fault;
 use crate::graph::{DeviceId, StrandId, TaskId, TaskKind};
 
 impl Coordinator<'_, '_, '_> {
     /// Handles the fault of a task, at submission or completion.
     pub(super) fn fail(&mut self, task: TaskId, fault: Fault) {
         let at = *self.task(task);
-        let fatal = matches!(fault.kind, FaultKind::Lost | FaultKind::Hang);
+        let fatal = fault.closes_device();
         let known = if fatal {
             self.device_states[at.device.index()].dead
         } else {

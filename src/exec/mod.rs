@@ -18,7 +18,6 @@ mod slots;
 mod watchdog;
 
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use crossbeam::channel::Receiver;
 
@@ -26,7 +25,7 @@ pub use outcome::{Counter, Outcome, Record, Sample, TaskFault};
 pub use schedule::Schedule;
 pub use slots::HeldSlots;
 
-use crate::device::network::RANK_TIMEOUT;
+use crate::device::completion::Timeouts;
 use crate::device::{Completion, Device, Operation};
 use crate::error::Result;
 use crate::graph::{Graph, TaskId};
@@ -38,24 +37,14 @@ pub trait Binder<'run> {
 }
 
 /// How a graph is run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct ExecOptions<'a> {
     /// Once true, nothing more is submitted.
     pub cancel: Option<&'a AtomicBool>,
-    /// The watchdog timeout: how long no completion may arrive while work is in flight. It is extended to 20 times the
-    /// predicted time of the longest task in flight, if that is more.
-    pub watchdog_timeout: Duration,
-    /// The same for messages to and from other ranks, whose silence does not extend the timeout of devices.
-    pub message_timeout: Duration,
+    /// How long no completion may arrive while work is in flight.
+    pub timeouts: Timeouts,
     /// Whether the calling thread may occupy a hardware thread while it waits for short operations.
     pub may_poll: bool,
-}
-
-impl Default for ExecOptions<'_> {
-    fn default() -> Self {
-        let watchdog_timeout = Duration::from_secs(30);
-        Self { cancel: None, watchdog_timeout, message_timeout: RANK_TIMEOUT, may_poll: false }
-    }
 }
 
 /// Runs `graph` on `devices`, which report on `completions`. `schedule` must be the schedule of `graph`.

@@ -1,7 +1,7 @@
-//! Waits for completions, with a watchdog for devices that hang.
+//! Waits for completions, with a watchdog for devices that hang; [`Timeouts`](crate::device::completion::Timeouts) has the rule.
 //!
-//! Messages to and from other ranks have a timeout of their own, which is longer: another rank may read its input or compute meanwhile. A
-//! device that hangs is noticed while messages are in flight, too.
+//! Messages to and from other ranks have a timeout of their own, which is longer. A device that hangs is noticed while messages are in
+//! flight, too.
 
 use std::time::{Duration, Instant};
 
@@ -9,18 +9,12 @@ use crossbeam::channel::RecvTimeoutError;
 
 use super::TaskFault;
 use super::coordinator::{Coordinator, DeviceState, State};
-use crate::device::{Fault, FaultKind};
-use crate::error::{Error, Result};
+use crate::device::Fault;
+use crate::error::Result;
 use crate::graph::{DeviceId, TaskId};
 
 /// How often a cancellable run polls its cancel flag.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(10);
-
-/// A task counts as hung only after this many times its predicted time.
-const PREDICTION_SLACK: u64 = 20;
-
-/// The most tasks named in a message; the rest are counted.
-const NAMED_TASKS: usize = 6;
 
 /// The tasks that a timeout is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,20 +68,21 @@ impl Coordinator<'_, '_, '_> {
 
     /// What to do after nothing has completed for the time `silent`. A timeout is extended for the longest task in flight.
     fn next_timeout(&self, silent: Duration) -> Next {
-        let (of_devices, of_messages) = (self.options.watchdog_timeout, self.options.message_timeout);
-        if silent < of_devices.min(of_messages) {
-            return Next::Wait(of_devices.min(of_messages));
+        let timeouts = &self.options.timeouts;
+        let shortest = timeouts.of_devices(Duration::ZERO).min(timeouts.of_messages(Duration::ZERO));
+        if silent < shortest {
+            return Next::Wait(shortest);
         }
         let (mut longest_ns, mut next) = (0, None);
         for (task, _) in self.device_states.iter().flat_map(|device_state| device_state.in_flight.values()) {
             longest_ns = longest_ns.max(self.task(*task).demand.alone_ns);
         }
-        let predicted = Duration::from_nanos(longest_ns.saturating_mul(PREDICTION_SLACK));
+        let longest = Duration::from_nanos(longest_ns);
+        let (of_devices, of_messages) = (timeouts.of_devices(longest), timeouts.of_messages(longest));
         for (tasks, timeout) in [(Tasks::OfDevices, of_devices), (Tasks::Messages, of_messages)] {
             if !self.device_states.iter().any(|device_state| self.has_in_flight(device_state, tasks)) {
                 continue;
             }
-            let timeout = timeout.max(predicted);
             if silent >= timeout {
                 return Next::Hung(tasks);
             }
@@ -114,14 +109,12 @@ impl Coordinator<'_, '_, '_> {
             hung.sort_unstable();
             let Some(&first) = hung.first() else { continue };
             self.in_flight -= hung.len();
-            let message =
-                format!("{} did not complete within {:.1} s", self.names(&hung), silent.as_secs_f64());
+            let name = |task: &TaskId| format!("{} {}", self.task(*task).kind.name(), task.0);
+            let fault = Fault::hang(hung.iter().map(name), silent);
             if device == DeviceId::HOST {
-                let device = self.devices[number].describe().name.clone();
-                return Err(Error::device(device, message));
+                return Err(fault.into_error(&self.devices[number].describe().name));
             }
             if !self.device_states[number].dead {
-                let fault = Fault::new(FaultKind::Hang, message);
                 self.outcome.faults.push(TaskFault { task: first, device, fault });
             }
             for task in hung {
@@ -133,14 +126,5 @@ impl Coordinator<'_, '_, '_> {
         }
         self.progressed = true;
         Ok(())
-    }
-
-    fn names(&self, tasks: &[TaskId]) -> String {
-        let name = |task: &TaskId| format!("{} {}", self.task(*task).kind.name(), task.0);
-        let mut names = tasks.iter().take(NAMED_TASKS).map(name).collect::<Vec<_>>().join(", ");
-        if tasks.len() > NAMED_TASKS {
-            names.push_str(&format!(" and {} more", tasks.len() - NAMED_TASKS));
-        }
-        names
     }
 }

@@ -27,7 +27,8 @@ use ::mpi::ffi;
 use ::mpi::topology;
 use environment::Environment;
 
-use crate::device::network::{Communicator, RANK_TIMEOUT};
+use crate::device::completion::RANK_TIMEOUT;
+use crate::device::network::Communicator;
 use crate::error::Result;
 
 /// All ranks of this MPI job. MPI is initialised if the program has not done so; it then ends when the last communicator is dropped, and

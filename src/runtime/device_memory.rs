@@ -97,7 +97,7 @@ impl State {
 
     /// Frees the workspace, or else the least recently used layout. Returns whether there was one.
     fn evict_one(&mut self, device: &mut OpenDevice, kept: Option<u64>) -> bool {
-        if !ends_operations(device) {
+        if !device.ends_operations() {
             return false;
         }
         if let Some((memory, _)) = self.workspace.take() {
@@ -111,11 +111,6 @@ impl State {
         entry.memory.take().into_iter().for_each(|memory| device.device().free(memory));
         true
     }
-}
-
-/// Waits for queued operations, which may use the memory to be freed. `false` if the device hangs or is closed.
-fn ends_operations(device: &mut OpenDevice) -> bool {
-    device.is_open() && !matches!(device.drain(), Err(Fault { kind: FaultKind::Hang, .. }))
 }
 
 impl DeviceMemory {
@@ -260,9 +255,10 @@ impl MemoryUse {
         let (workspace, is_unchanged) = match state.workspace {
             Some((memory, bytes)) if bytes >= needed => (memory, state.user == Some(self.number)),
             old => {
-                if let Some((memory, _)) = old.filter(|_| ends_operations(device)) {
+                if let Some((memory, _)) = old.filter(|_| device.is_open()) {
                     state.workspace = None;
-                    device.device().free(memory);
+                    let freed_bytes = device.free_after_use([(memory, 0)]);
+                    state.private_bytes = state.private_bytes.saturating_sub(freed_bytes);
                 }
                 let memory = state.allocate(device, needed, self.layout)?;
                 state.workspace = Some((memory, needed));

@@ -15,6 +15,8 @@ pub(crate) mod device_memory;
 #[cfg(all(test, feature = "emulator"))]
 mod device_memory_tests;
 #[cfg(all(test, feature = "emulator"))]
+mod fault_policy_tests;
+#[cfg(all(test, feature = "emulator"))]
 mod fault_sweep;
 mod gemm;
 pub(crate) mod job;

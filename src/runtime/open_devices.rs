@@ -2,7 +2,6 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
 
@@ -10,6 +9,7 @@ use super::Runtime;
 use super::planned::Planned;
 use super::pool::Pool;
 use super::shared_device::{OpenDevice, SharedDevice};
+use crate::device::completion::Timeouts;
 use crate::device::{Completion, Cpu, Description, Device, Network, Reports};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, ExecOptions, Outcome, execute};
@@ -47,15 +47,6 @@ impl OpenDevices {
     /// Device number `id`; `None` for the host.
     pub fn device(&self, id: DeviceId) -> Option<&Arc<SharedDevice>> {
         id.index().checked_sub(1).and_then(|index| self.devices.get(index))
-    }
-
-    /// Closes the devices that are not `alive`. Their operations in flight no longer access host memory afterwards.
-    pub fn close_dead(&mut self, alive: &[bool]) {
-        for (device, alive) in self.devices.iter_mut().zip(alive.iter().skip(1)) {
-            if !alive {
-                device.lock().close();
-            }
-        }
     }
 
     /// The clock of all reported times.
@@ -102,17 +93,8 @@ impl LockedDevices<'_> {
         id.index().checked_sub(1).and_then(|index| self.locked.get_mut(index)).map(|device| &mut **device)
     }
 
-    /// Closes the devices that are not `alive`. Their operations in flight no longer access host memory afterwards.
-    pub fn close_dead(&mut self, alive: &[bool]) {
-        for (device, alive) in self.locked.iter_mut().zip(alive.iter().skip(1)) {
-            if !alive {
-                device.close();
-            }
-        }
-    }
-
-    /// Runs a graph, with host jobs on `pool` and a network as the last device. Fails if the caller is a worker of `pool`, which would
-    /// deadlock.
+    /// Runs a graph, with host jobs on `pool` and a network as the last device. Devices that were lost or hang are closed when this
+    /// returns; their operations in flight no longer access host memory. Fails if the caller is a worker of `pool`, which would deadlock.
     pub fn run<'scope>(
         &mut self,
         pool: &Pool,
@@ -120,7 +102,7 @@ impl LockedDevices<'_> {
         binder: &mut (dyn Binder<'scope> + Send),
         network: Option<&mut Network>,
         cancel: Option<&AtomicBool>,
-        watchdog_timeout: Duration,
+        timeouts: Timeouts,
     ) -> Result<Outcome> {
         if pool.is_worker() {
             return Err(Error::usage(
@@ -131,29 +113,26 @@ impl LockedDevices<'_> {
         let locked = &mut self.locked;
         // Tasks of a closed device fail when they are submitted.
         for (index, device) in locked.iter_mut().enumerate().filter(|(_, device)| device.is_open()) {
-            device.report_to(DeviceId(index as u32 + 1), sender);
+            let ready = device.report_to(DeviceId(index as u32 + 1), sender);
+            ready.map_err(|fault| fault.into_error(&device.description().name))?;
         }
-        pool.in_place_scope(|scope| {
+        let outcome = pool.in_place_scope(|scope| {
             let reports = Reports::new(DeviceId::HOST, sender.clone());
             let mut host = Cpu::new(scope, *clock, reports);
             let mut list: Vec<&mut dyn Device<'scope>> = vec![&mut host];
             for device in locked {
                 list.push(&mut **device.device());
             }
-            let mut options = ExecOptions {
-                cancel,
-                watchdog_timeout,
-                may_poll: pool.caller_may_spin(),
-                ..ExecOptions::default()
-            };
+            let options = ExecOptions { cancel, timeouts, may_poll: pool.caller_may_spin() };
             if let Some(network) = network {
-                options.message_timeout = network.timeout();
-                // The other ranks do not wait longer for the rows of this one.
-                options.watchdog_timeout = options.watchdog_timeout.min(options.message_timeout);
                 network.report_to(DeviceId(list.len() as u32), sender);
                 list.push(network);
             }
             execute(&planned.planned.graph, &planned.schedule, &mut list, receiver, binder, &options)
-        })
+        })?;
+        for &dead in &outcome.dead {
+            self.device(dead).into_iter().for_each(OpenDevice::close);
+        }
+        Ok(outcome)
     }
 }

@@ -1,17 +1,16 @@
-//! Operations that are submitted to a device without waiting for them: in order on each lane, with faults reported later.
-//!
-//! A failed launch or copy may have had an effect on every multivector that was on the device, and on no later one.
+//! Operations that are submitted to a device without waiting for them: in order on each lane. Their owners get their faults;
+//! [`completion`](crate::device::completion) has the rules.
 //!
 //! Operations on vectors are short. To wait for each would cost more than the operation itself.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
 
 use super::shared_device::AnyDevice;
+use crate::device::completion::OperationOwner;
 use crate::device::{Completion, Device, Fault, FaultKind, Fence, Operation};
 use crate::graph::{Demand, DeviceId};
 
@@ -24,10 +23,8 @@ pub const DOWNLOAD: usize = 2;
 
 /// Most operations in flight on a lane.
 const MAX_IN_FLIGHT: usize = 48;
-/// How long no operation may end before the device counts as hung, if none in flight is predicted to take long.
-const TIMEOUT: Duration = Duration::from_secs(30);
-/// The same for long operations, times the predicted time of the longest one.
-const TIMES_PREDICTED: f64 = 20.0;
+/// Longest predicted time of an operation, in seconds.
+const MAX_PREDICTED_S: f64 = 1e3;
 
 /// An operation that has ended, for a trace.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,40 +46,28 @@ impl OperationRecord {
     }
 }
 
-/// The faults of operations after which their device can still be used. A fault is there as soon as a call has received it; to look at it,
-/// the device need not be locked.
-#[derive(Default)]
-pub struct FaultLog {
-    count: AtomicUsize,
-    list: Mutex<Vec<Fault>>,
-}
-
-impl FaultLog {
-    /// The number of faults so far.
-    pub fn count(&self) -> usize {
-        self.count.load(Ordering::Acquire)
-    }
-
-    /// The first fault after the first `count` ones.
-    pub fn after(&self, count: usize) -> Option<Fault> {
-        if self.count() <= count {
-            return None;
-        }
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).get(count).cloned()
-    }
-
-    fn push(&self, fault: Fault) {
-        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        list.push(fault);
-        self.count.store(list.len(), Ordering::Release);
-    }
-}
-
-/// An operation in flight.
-struct InFlight {
-    lane: usize,
+/// What the queue knows of an operation in flight.
+pub(super) struct InFlight {
+    owner: Arc<OperationOwner>,
     name: &'static str,
-    predicted_s: f64,
+    lane: usize,
+    predicted: Duration,
+}
+
+impl InFlight {
+    pub fn new(owner: &Arc<OperationOwner>, name: &'static str, lane: usize, predicted_s: f64) -> Self {
+        Self { owner: owner.clone(), name, lane, predicted: predicted(predicted_s) }
+    }
+
+    /// How long the device may be silent because of it.
+    fn timeout(&self) -> Duration {
+        self.owner.timeouts().of_devices(self.predicted)
+    }
+}
+
+/// A predicted time. One that is no number counts as zero.
+pub(super) fn predicted(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.clamp(0.0, MAX_PREDICTED_S)).unwrap_or_default()
 }
 
 /// Operations in flight on one device.
@@ -93,11 +78,8 @@ pub(super) struct OperationQueue {
     on_lane: [usize; 3],
     /// For each lane the ended operations that its next operation must wait for.
     ended: [Vec<Fence>; 3],
-    /// The fault after which the device cannot be used; all later calls report it.
+    /// The fault that closes the device; all later calls report it.
     fatal: Option<Fault>,
-    /// The other faults so far, and how many of them calls have reported.
-    faults: Arc<FaultLog>,
-    reported: usize,
     /// When the first operation began, and the last one ended, that have ended since [`Self::start_span`].
     span_ns: Option<(u64, u64)>,
     /// Ended operations, where they are recorded.
@@ -114,16 +96,9 @@ impl OperationQueue {
             on_lane: [0; 3],
             ended: Default::default(),
             fatal: None,
-            faults: Arc::default(),
-            reported: 0,
             span_ns: None,
             records: None,
         }
-    }
-
-    /// The faults so far after which the device can still be used.
-    pub fn faults(&self) -> &Arc<FaultLog> {
-        &self.faults
     }
 
     /// The channel that the device must report to before anything is submitted.
@@ -134,16 +109,15 @@ impl OperationQueue {
     /// The number of the device in completions; there is one device, so it does not matter.
     pub const DEVICE: DeviceId = DeviceId(1);
 
-    /// Submits an operation that is predicted to take `alone_s`. It starts after `waits` and after the lane's earlier operations.
+    /// Submits an operation. It starts after `waits` and after the lane's earlier operations.
     pub fn submit(
         &mut self,
         device: &mut AnyDevice,
-        name: &'static str,
-        lane: usize,
         operation: Operation<'static>,
-        alone_s: f64,
+        known: InFlight,
         waits: &[Fence],
     ) -> Result<Fence, Fault> {
+        let lane = known.lane;
         while let Ok(completion) = self.receiver.try_recv() {
             self.complete(completion);
         }
@@ -151,21 +125,21 @@ impl OperationQueue {
             self.receive()?;
         }
         self.check()?;
-        let alone_ns = (alone_s.clamp(0.0, 1e3) * 1e9) as u64;
+        let alone_ns = known.predicted.as_nanos() as u64;
         let demand = Demand { alone_ns, link_bytes: 0, host_bytes: 0, peer: None };
         let ended = self.ended.get_mut(lane).map(std::mem::take).unwrap_or_default();
         let waits: Vec<Fence> = waits.iter().copied().chain(ended).collect();
         let fence = Device::submit(&mut **device, lane, operation, demand, &waits).inspect_err(|fault| {
             self.note(fault);
         })?;
-        self.in_flight.insert(fence, InFlight { lane, name, predicted_s: alone_s.clamp(0.0, 1e3) });
+        self.in_flight.insert(fence, known);
         self.on_lane.iter_mut().skip(lane).take(1).for_each(|count| *count += 1);
         Ok(fence)
     }
 
-    /// Keeps a fault after which the device cannot be used.
+    /// Keeps a fault that closes the device.
     pub fn note(&mut self, fault: &Fault) {
-        if is_fatal(fault) {
+        if fault.closes_device() {
             self.fatal.get_or_insert_with(|| fault.clone());
         }
     }
@@ -221,15 +195,9 @@ impl OperationQueue {
         self.fatal.is_some()
     }
 
-    /// A fault after which the device can still be used is reported once. The multivectors whose operations it may have been know of it
-    /// by the number of faults.
-    fn check(&mut self) -> Result<(), Fault> {
-        if let Some(fatal) = &self.fatal {
-            return Err(fatal.clone());
-        }
-        let fault = self.faults.after(self.reported);
-        self.reported = self.faults.count();
-        fault.map_or(Ok(()), Err)
+    /// The fault that closes the device is that of every caller.
+    fn check(&self) -> Result<(), Fault> {
+        self.fatal.clone().map_or(Ok(()), Err)
     }
 
     fn receive(&mut self) -> Result<(), Fault> {
@@ -237,9 +205,11 @@ impl OperationQueue {
         match self.receiver.recv_timeout(timeout) {
             Ok(completion) => self.complete(completion),
             Err(_) => {
-                let message = format!("no operation has ended for {} s", timeout.as_secs());
-                self.fatal = Some(Fault::new(FaultKind::Hang, message));
-                self.in_flight.clear();
+                let mut hung: Vec<(Fence, InFlight)> = self.in_flight.drain().collect();
+                hung.sort_unstable_by_key(|(fence, _)| *fence);
+                let names = hung.iter().map(|(_, operation)| operation.name.to_string());
+                self.fatal = Some(Fault::hang(names, timeout));
+                self.on_lane = [0; 3];
                 return self.check();
             }
         }
@@ -248,18 +218,18 @@ impl OperationQueue {
 
     /// How long to wait for the end of one of the operations in flight.
     fn timeout(&self) -> Duration {
-        let longest = self.in_flight.values().fold(0.0, |longest: f64, of| longest.max(of.predicted_s));
-        let predicted = Duration::try_from_secs_f64(TIMES_PREDICTED * longest).unwrap_or(Duration::MAX);
-        TIMEOUT.max(predicted)
+        self.in_flight.values().map(InFlight::timeout).max().unwrap_or_default()
     }
 
     fn complete(&mut self, completion: Completion) {
-        let Some(InFlight { lane, name, .. }) = self.in_flight.remove(&completion.fence) else { return };
+        let Some(InFlight { owner, lane, name, .. }) = self.in_flight.remove(&completion.fence) else {
+            return;
+        };
         self.on_lane.iter_mut().skip(lane).take(1).for_each(|count| *count -= 1);
         let Completion { start_ns, end_ns, result, .. } = completion;
         match result {
-            Err(fault) if is_fatal(&fault) => self.note(&fault),
-            Err(fault) => self.faults.push(fault),
+            Err(fault) if fault.closes_device() => self.note(&fault),
+            Err(fault) => owner.keep(fault),
             Ok(()) => {}
         }
         let (first_ns, last_ns) = self.span_ns.unwrap_or((start_ns, end_ns));
@@ -270,23 +240,25 @@ impl OperationQueue {
     }
 }
 
-/// Whether a device cannot be used after the fault.
-fn is_fatal(fault: &Fault) -> bool {
-    matches!(fault.kind, FaultKind::Lost | FaultKind::Hang)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::completion::{Timeouts, WATCHDOG_TIMEOUT};
 
     #[test]
-    fn a_long_operation_may_take_twenty_times_its_predicted_time() {
+    fn the_queue_waits_as_long_as_the_longest_timeout_of_its_operations() {
         let mut queue = OperationQueue::new();
-        assert_eq!(queue.timeout(), TIMEOUT);
-        let in_flight = |predicted_s| InFlight { lane: COMPUTE, name: "product", predicted_s };
-        queue.in_flight.insert(Fence(1), in_flight(0.1));
-        assert_eq!(queue.timeout(), TIMEOUT);
-        queue.in_flight.insert(Fence(2), in_flight(60.0));
-        assert_eq!(queue.timeout(), Duration::from_secs(1200));
+        assert_eq!(queue.timeout(), Duration::ZERO);
+        let mut add = |fence, timeouts: Timeouts, predicted_s| {
+            let owner = Arc::new(OperationOwner::new(timeouts));
+            queue.in_flight.insert(Fence(fence), InFlight::new(&owner, "product", COMPUTE, predicted_s));
+            queue.timeout()
+        };
+        let brief = Timeouts { watchdog: Duration::from_secs(2), message: None };
+        assert_eq!(add(1, brief, 0.0), Duration::from_secs(2));
+        assert_eq!(add(2, Timeouts::default(), 0.1), WATCHDOG_TIMEOUT);
+        assert_eq!(add(3, Timeouts::default(), 60.0), Duration::from_secs(1200));
+        // A prediction that is no number counts as zero.
+        assert_eq!(add(4, Timeouts::default(), f64::NAN), Duration::from_secs(1200));
     }
 }

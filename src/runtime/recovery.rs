@@ -61,7 +61,7 @@ impl<'plan> Recovery<'plan> {
         for fault in &outcome.faults {
             let device = self.name(fault.device);
             let task = round.planned.describe(fault.task);
-            if matches!(fault.fault.kind, FaultKind::Misuse | FaultKind::Job) {
+            if fault.fault.is_bug() {
                 return Err(Error::Internal(format!("{device}, {task}: {}", fault.fault.message)));
             }
             self.exclude(fault.device, outcome.dead.contains(&fault.device));

@@ -7,18 +7,15 @@ use std::time::Duration;
 use crossbeam::channel::{Sender, unbounded};
 
 use super::device_memory::DeviceMemory;
-use super::operation_queue::{COMPUTE, FaultLog, OperationQueue, OperationRecord};
+use super::operation_queue::{COMPUTE, InFlight, OperationQueue, OperationRecord, predicted};
+use crate::device::completion::{DROP_TIMEOUT, OperationOwner, STREAM_TIMEOUT, Timeouts, extended};
 use crate::device::{
-    Completion, CudaOptions, Description, Device, EmulatedOptions, Fault, FaultKind, Fence, Memory,
-    Operation, Pinned, Registration, Reports, StableBytes, StreamHandle,
+    Completion, CudaOptions, Description, Device, EmulatedOptions, Fault, Fence, Memory, Operation, Pinned,
+    Registration, Reports, StableBytes, StreamHandle,
 };
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::trace::Clock;
-
-/// How long a drop waits for launches on the stream of another library. This work may be long, and a drop that waits for it for ever would
-/// be a deadlock where the stream waits for the program.
-const DROP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A device that stays open between runs.
 pub type AnyDevice = Box<dyn for<'run> Device<'run> + Send>;
@@ -27,7 +24,6 @@ pub type AnyDevice = Box<dyn for<'run> Device<'run> + Send>;
 pub struct SharedDevice {
     state: Mutex<OpenDevice>,
     closed: Arc<AtomicBool>,
-    faults: Arc<FaultLog>,
     memory: DeviceMemory,
 }
 
@@ -38,6 +34,8 @@ pub struct OpenDevice {
     /// Submitted operations that no caller has waited for.
     queue: OperationQueue,
     closed: Arc<AtomicBool>,
+    /// The longest predicted time of issued launches.
+    issued: Duration,
     /// Whether launches on a stream of another library had not ended when memory was to be freed. No later drop waits for them again.
     is_stuck: bool,
     /// Memory that is freed after they have ended, each with its bytes of memory that is not shared.
@@ -49,22 +47,21 @@ impl SharedDevice {
     pub fn open(name: &str, emulated: EmulatedOptions, cuda: CudaOptions, clock: Clock) -> Result<Self> {
         let reports = Reports::new(DeviceId::HOST, unbounded().0);
         let device = open_device(name, emulated, cuda, clock, reports.clone())?;
-        let (queue, closed) = (OperationQueue::new(), Arc::new(AtomicBool::new(false)));
-        let faults = queue.faults().clone();
+        Ok(Self::new(device, reports))
+    }
+
+    fn new(device: AnyDevice, reports: Reports) -> Self {
+        let closed = Arc::new(AtomicBool::new(false));
         let state = OpenDevice {
             device,
             reports,
-            queue,
+            queue: OperationQueue::new(),
             closed: closed.clone(),
+            issued: Duration::ZERO,
             is_stuck: false,
             unfreed: Vec::new(),
         };
-        Ok(Self { state: Mutex::new(state), closed, faults, memory: DeviceMemory::default() })
-    }
-
-    /// The faults of queued operations so far. Does not wait for a product that uses the device.
-    pub fn faults(&self) -> &FaultLog {
-        &self.faults
+        Self { state: Mutex::new(state), closed, memory: DeviceMemory::default() }
     }
 
     /// The memory that its products share. Locked after the device, where both are.
@@ -85,38 +82,68 @@ impl SharedDevice {
 }
 
 impl OpenDevice {
-    /// Reports later completions to `sender`, with the number `device`. Waits for queued operations first. Their faults are those of the
-    /// vectors that they belong to; a device that hangs is closed.
-    pub fn report_to(&mut self, device: DeviceId, sender: &Sender<Completion>) {
-        if matches!(self.drain(), Err(Fault { kind: FaultKind::Hang, .. })) {
-            self.close();
+    /// Reports later completions to `sender`, with the number `device`. Waits for queued operations and issued launches first. A device
+    /// that hangs is closed; the tasks of one that is lost fail when they are submitted.
+    pub fn report_to(
+        &mut self,
+        device: DeviceId,
+        sender: &Sender<Completion>,
+    ) -> std::result::Result<(), Fault> {
+        match self.drain() {
+            Err(fault) if fault.leaves_operations() && fault.closes_device() => self.close(),
+            Err(fault) if fault.leaves_operations() => return Err(fault),
+            _ => {}
         }
         self.reports.redirect(device, sender);
+        Ok(())
     }
 
-    /// Submits an operation without waiting for it; [`OperationQueue::submit`].
+    /// Submits an operation of `owner` that is predicted to take `predicted_s`, without waiting for it. It starts after `waits` and after
+    /// the lane's earlier operations. The owner gets its fault; an error is that of the device.
     pub fn submit(
         &mut self,
+        owner: &Arc<OperationOwner>,
         name: &'static str,
         lane: usize,
         operation: Operation<'static>,
-        alone_s: f64,
+        predicted_s: f64,
         waits: &[Fence],
     ) -> std::result::Result<Fence, Fault> {
         self.finish_issued()?;
         self.reports.redirect(OperationQueue::DEVICE, self.queue.sender());
-        self.queue.submit(&mut self.device, name, lane, operation, alone_s, waits)
+        let known = InFlight::new(owner, name, lane, predicted_s);
+        self.queue.submit(&mut self.device, operation, known, waits)
     }
 
-    /// Issues kernel launches on the calling thread, in the order of `stream`, and does not wait for them; [`Device::issue`]. They come
-    /// after all queued operations.
+    /// Runs operations to their end. Their fault is the error, and that of nothing else. Those before come first.
+    pub fn run(
+        &mut self,
+        timeouts: Timeouts,
+        name: &'static str,
+        lane: usize,
+        operations: impl IntoIterator<Item = (Operation<'static>, f64)>,
+    ) -> std::result::Result<(), Fault> {
+        self.queue.drain(&mut self.device)?;
+        self.queue.start_span();
+        let owner = Arc::new(OperationOwner::new(timeouts));
+        for (operation, predicted_s) in operations {
+            self.submit(&owner, name, lane, operation, predicted_s, &[])?;
+        }
+        self.drain()?;
+        owner.check_faults_after(0)
+    }
+
+    /// Issues kernel launches that are predicted to take `predicted_s` on the calling thread, in the order of `stream`, and does not wait
+    /// for them; [`Device::issue`]. They come after all queued operations.
     pub fn issue(
         &mut self,
         name: &'static str,
         stream: StreamHandle,
         launches: Vec<Operation<'static>>,
+        predicted_s: f64,
     ) -> std::result::Result<(), Fault> {
         self.queue.drain(&mut self.device)?;
+        self.issued = self.issued.max(predicted(predicted_s));
         Device::issue(&mut *self.device, stream, launches).inspect_err(|fault| self.queue.note(fault))?;
         if self.queue.records.is_some() {
             let times = self.last_issued_ns()?;
@@ -126,29 +153,30 @@ impl OpenDevice {
         Ok(())
     }
 
-    /// Runs kernel launches of a device without streams.
-    pub fn run(
-        &mut self,
-        name: &'static str,
-        launches: Vec<Operation<'static>>,
-    ) -> std::result::Result<(), Fault> {
-        self.queue.drain(&mut self.device)?;
-        self.queue.start_span();
-        for launch in launches {
-            self.submit(name, COMPUTE, launch, 0.0, &[])?;
-        }
-        self.drain()
-    }
-
     /// When the last issued launches, or those that [`Self::run`] ran, began and ended. Waits for them.
     pub fn last_issued_ns(&mut self) -> std::result::Result<Option<(u64, u64)>, Fault> {
+        self.finish_issued()?;
         let times = self.device.last_issued_ns().inspect_err(|fault| self.queue.note(fault))?;
         Ok(times.or_else(|| self.queue.span_ns()))
     }
 
-    /// Waits for all issued launches.
+    /// Waits for all issued launches. The other work of other libraries on their streams may take so long that this is an error; the
+    /// device stays open.
     pub fn finish_issued(&mut self) -> std::result::Result<(), Fault> {
-        self.device.finish_issued().inspect_err(|fault| self.queue.note(fault))
+        let timeout = extended(STREAM_TIMEOUT, self.issued);
+        match self.finish_issued_within(timeout)? {
+            true => Ok(()),
+            false => Err(Fault::busy_stream(timeout)),
+        }
+    }
+
+    /// Waits for all issued launches, at most `timeout`. Returns whether they have ended.
+    fn finish_issued_within(&mut self, timeout: Duration) -> std::result::Result<bool, Fault> {
+        let has_ended = self.device.finish_issued(timeout).inspect_err(|fault| self.queue.note(fault))?;
+        if has_ended {
+            self.issued = Duration::ZERO;
+        }
+        Ok(has_ended)
     }
 
     /// Waits for a queued operation.
@@ -166,11 +194,16 @@ impl OpenDevice {
     /// stream of another library come after its other work, which may never end, so the wait for them has a limit.
     fn drain_for_drop(&mut self) -> bool {
         let timeout = if self.is_stuck { Duration::ZERO } else { DROP_TIMEOUT };
-        match self.device.finish_issued_within(timeout) {
-            Ok(has_ended) => self.is_stuck = !has_ended,
-            Err(fault) => self.queue.note(&fault),
+        if let Ok(has_ended) = self.finish_issued_within(timeout) {
+            self.is_stuck = !has_ended;
         }
-        !self.is_stuck && !matches!(self.drain(), Err(Fault { kind: FaultKind::Hang, .. }))
+        !self.is_stuck && self.ends_operations()
+    }
+
+    /// Waits for all queued operations and issued launches, which may use memory that is to be freed. `false` if some may still use it, or
+    /// if the device is closed.
+    pub fn ends_operations(&mut self) -> bool {
+        self.is_open() && !self.drain().is_err_and(|fault| fault.leaves_operations())
     }
 
     /// Frees memory, each with its bytes of memory that is not shared, after the operations that use it. Returns how many of these bytes
@@ -327,120 +360,5 @@ impl Drop for Allocations {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Instant;
-
-    use super::*;
-    use crate::device::LaneInfo;
-    use crate::graph::Demand;
-
-    /// A device with launches on the stream of another library, which may never end.
-    struct WithStream {
-        description: Description,
-        has_ended: Arc<AtomicBool>,
-        freed: Arc<Mutex<Vec<Memory>>>,
-        allocated: u32,
-    }
-
-    impl<'run> Device<'run> for WithStream {
-        fn describe(&self) -> &Description {
-            &self.description
-        }
-
-        fn allocate(&mut self, _bytes: u64) -> std::result::Result<Memory, Fault> {
-            self.allocated += 1;
-            Ok(Memory(self.allocated))
-        }
-
-        fn free(&mut self, memory: Memory) {
-            self.freed.lock().unwrap().push(memory);
-        }
-
-        fn finish_issued(&mut self) -> std::result::Result<(), Fault> {
-            while !self.has_ended.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            Ok(())
-        }
-
-        fn finish_issued_within(&mut self, timeout: Duration) -> std::result::Result<bool, Fault> {
-            let start = Instant::now();
-            while !self.has_ended.load(Ordering::Relaxed) {
-                // A tenth, so that the test is short.
-                if start.elapsed() >= timeout / 10 {
-                    return Ok(false);
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            Ok(true)
-        }
-
-        fn allocate_pinned(&mut self, bytes: u64) -> std::result::Result<Pinned, Fault> {
-            Ok(Pinned::pageable(bytes as usize).unwrap())
-        }
-
-        fn register<'a>(&mut self, _bytes: StableBytes<'a>) -> std::result::Result<Registration<'a>, Fault> {
-            Ok(Registration::nothing())
-        }
-
-        fn submit(
-            &mut self,
-            _lane: usize,
-            _operation: Operation<'run>,
-            _demand: Demand,
-            _waits: &[Fence],
-        ) -> std::result::Result<Fence, Fault> {
-            Err(Fault::new(FaultKind::Misuse, "no lanes"))
-        }
-
-        fn mark_synchronized(&mut self) {}
-
-        fn advance(&mut self) -> bool {
-            false
-        }
-
-        fn now_ns(&self) -> u64 {
-            0
-        }
-
-        fn close(&mut self) {}
-    }
-
-    #[test]
-    fn a_stream_that_never_ends_does_not_block_drops_and_keeps_its_memory() {
-        let (has_ended, freed) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-        let lanes: Vec<LaneInfo> = Vec::new();
-        let description =
-            Description { name: "cuda:0".into(), memory_bytes: None, lanes, stream_ordered: true };
-        let device =
-            WithStream { description, has_ended: has_ended.clone(), freed: freed.clone(), allocated: 0 };
-        let (queue, closed) = (OperationQueue::new(), Arc::new(AtomicBool::new(false)));
-        let faults = queue.faults().clone();
-        let reports = Reports::new(DeviceId::HOST, unbounded().0);
-        let device: AnyDevice = Box::new(device);
-        let state = OpenDevice {
-            device,
-            reports,
-            queue,
-            closed: closed.clone(),
-            is_stuck: false,
-            unfreed: Vec::new(),
-        };
-        let memory = DeviceMemory::default();
-        let shared = Arc::new(SharedDevice { state: Mutex::new(state), closed, faults, memory });
-        let allocated = |count: usize| {
-            let mut all = Allocations::on(&shared);
-            assert!((0..count).all(|_| all.allocate(8).is_ok()));
-            all
-        };
-        // A drop before the stream has ended returns in bounded time, and later ones at once: in all less than two timeouts.
-        let (first, second, third, last) = (allocated(2), allocated(1), allocated(1), allocated(1));
-        let start = Instant::now();
-        drop((first, second, third));
-        assert!(start.elapsed() < DROP_TIMEOUT / 5, "{:?}", start.elapsed());
-        assert!(freed.lock().unwrap().is_empty(), "the stream may still use the memory");
-        has_ended.store(true, Ordering::Relaxed);
-        drop(last);
-        assert_eq!((freed.lock().unwrap().len(), shared.memory().private_bytes()), (5, 0));
-    }
-}
+#[path = "shared_device_tests.rs"]
+mod tests;

@@ -161,13 +161,8 @@ impl CudaDevice {
         }
     }
 
-    /// Waits for all issued launches.
-    pub(super) fn wait_for_issued(&mut self) -> Result<(), Fault> {
-        self.wait_for_issued_until(None).map(drop)
-    }
-
     /// Waits for all issued launches, at most `timeout`. Returns whether they have ended.
-    pub(super) fn wait_for_issued_until(&mut self, timeout: Option<Duration>) -> Result<bool, Fault> {
+    pub(super) fn wait_for_issued(&mut self, timeout: Duration) -> Result<bool, Fault> {
         if !self.issued.is_running() {
             return Ok(true);
         }
@@ -180,17 +175,18 @@ impl CudaDevice {
             if !self.issued.is_running() {
                 return Ok(true);
             }
-            if timeout.is_some_and(|timeout| waited >= timeout) {
+            if waited >= timeout {
                 return Ok(false);
             }
             if waited < SPIN { spin_loop() } else { sleep(POLL_INTERVAL) }
         }
     }
 
-    /// When the last issue began and ended.
+    /// When the last issue began and ended; `None` unless its end has been seen.
     pub(super) fn times_of_last_issued(&mut self) -> Result<Option<(u64, u64)>, Fault> {
-        self.wait_for_issued()?;
-        let Some(LastIssue { events, issued_ns, .. }) = &self.issued.last else { return Ok(None) };
+        let Some(LastIssue { events, issued_ns, has_ended: true }) = &self.issued.last else {
+            return Ok(None);
+        };
         let _entered = self.context.enter()?;
         let times = self.issued.epoch.card_ns(&events.start).and_then(|start| {
             let start_ns = self.host_time.host_ns(start).clamp(*issued_ns, self.clock.now_ns());

@@ -66,6 +66,7 @@ use issue::IssuedLaunches;
 use owner::{Command, Owner, Request};
 use shared::Shared;
 
+use super::completion::CLOSE_TIMEOUT;
 use super::memories::Memories;
 use super::pinned::{PinnedRead, PinnedWrite};
 use super::sync;
@@ -83,9 +84,6 @@ const LANE_DEPTH: usize = 64;
 /// Operations predicted to be shorter than this are polled. A blocking event costs an interrupt, after which the thread wakes up
 /// 50 µs later.
 const SPIN_BELOW_NS: u64 = 2_000_000;
-
-/// How long `close` waits for operations in flight before it abandons them.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A CUDA device.
 pub struct CudaDevice {
@@ -267,12 +265,8 @@ impl<'run> Device<'run> for CudaDevice {
         self.issue_launches(stream, launches)
     }
 
-    fn finish_issued(&mut self) -> Result<(), Fault> {
-        self.wait_for_issued()
-    }
-
-    fn finish_issued_within(&mut self, timeout: Duration) -> Result<bool, Fault> {
-        self.wait_for_issued_until(Some(timeout))
+    fn finish_issued(&mut self, timeout: Duration) -> Result<bool, Fault> {
+        self.wait_for_issued(timeout)
     }
 
     fn last_issued_ns(&mut self) -> Result<Option<(u64, u64)>, Fault> {
@@ -372,7 +366,7 @@ impl<'run> Device<'run> for CudaDevice {
     fn close(&mut self) {
         let Some(Threads { orders, handles, ended }) = self.threads.take() else { return };
         // The kernels are unloaded when the owner thread ends. A fault means that the card has stopped.
-        let issued_ended = self.wait_for_issued_until(Some(CLOSE_TIMEOUT)).unwrap_or(true);
+        let issued_ended = self.wait_for_issued(CLOSE_TIMEOUT).unwrap_or(true);
         self.shared.close();
         drop(orders);
         if issued_ended && ended.recv_timeout(CLOSE_TIMEOUT) == Err(RecvTimeoutError::Disconnected) {

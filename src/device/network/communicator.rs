@@ -13,10 +13,6 @@ use super::calls::{Call, Calls};
 use crate::device::{Fault, MessageRead, MessageWrite, Pinned};
 use crate::error::{Error, Result};
 
-/// How long a rank may be silent before it counts as hung, unless its communicator has another [`Members::timeout`]. Ranks may take very
-/// different times to read their input.
-pub const RANK_TIMEOUT: Duration = Duration::from_secs(600);
-
 /// The messages of a collective call: the lengths, then the bytes.
 const LENGTHS: u32 = 0;
 const BYTES: u32 = 1;

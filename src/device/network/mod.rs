@@ -25,7 +25,7 @@ use std::time::Duration;
 
 pub use calls::{Call, Calls, MESSAGES_PER_CALL, MIN_MAX_TAG};
 use communicator::Waiting;
-pub use communicator::{Communicator, Members, Pending, RANK_TIMEOUT};
+pub use communicator::{Communicator, Members, Pending};
 use crossbeam::channel::{Receiver, Sender, TryRecvError, unbounded};
 #[cfg(test)]
 pub use thread_ranks::on_thread_ranks;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::calls::Calls;
-use super::communicator::{Communicator, Members, Pending, RANK_TIMEOUT};
+use super::communicator::{Communicator, Members, Pending};
+use crate::device::completion::RANK_TIMEOUT;
 use crate::device::{Fault, MessageRead, MessageWrite};
 use crate::error::{Error, Result};
 

@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::scripted::{InjectedFault, Run, check_cover, seeded};
 use crate::device::FaultKind;
+use crate::device::completion::Timeouts;
 use crate::error::Error;
 use crate::exec::{ExecOptions, Outcome};
 use crate::graph::fixture::{Shape, planner_like};
-use crate::graph::{DeviceId, Graph, StrandId, TaskId};
+use crate::graph::{Demand, DeviceId, Graph, StrandId, TaskId};
 
 fn small() -> Graph {
     let shape = Shape { accelerators: 2, chunks: 3, host_chunks: 2, choices: 3, split: true, slots: 2 };
@@ -18,7 +19,8 @@ fn small() -> Graph {
 }
 
 fn quick() -> ExecOptions<'static> {
-    ExecOptions { watchdog_timeout: Duration::from_millis(2), ..ExecOptions::default() }
+    let timeouts = Timeouts { watchdog: Duration::from_millis(2), ..Timeouts::default() };
+    ExecOptions { timeouts, ..ExecOptions::default() }
 }
 
 /// All strands that depend on `first`, directly or not.
@@ -149,6 +151,27 @@ fn a_hung_device_is_declared_dead_and_its_tasks_are_named() {
 }
 
 #[test]
+fn a_long_task_has_20_times_its_predicted_time_but_not_longer_than_other_ranks_wait() {
+    let hung_after = |predicted_ms: u64, message: Option<Duration>| {
+        let shape = Shape { accelerators: 1, chunks: 1, host_chunks: 0, choices: 0, split: false, slots: 1 };
+        let mut draft = planner_like(shape);
+        for entry in &mut draft.entries {
+            entry.task.demand = Demand { alone_ns: predicted_ms * 1_000_000, ..Demand::default() };
+        }
+        let graph = draft.graph();
+        let of_device = graph.tasks().iter().position(|task| task.device == DeviceId(1)).unwrap();
+        let run = Run::of(graph).with(TaskId(of_device as u32), InjectedFault::Silent);
+        let timeouts = Timeouts { watchdog: Duration::from_millis(2), message };
+        let start = Instant::now();
+        let outcome = run.go(seeded(1), &ExecOptions { timeouts, ..ExecOptions::default() }, None).0.unwrap();
+        assert_eq!(outcome.dead, [DeviceId(1)]);
+        start.elapsed()
+    };
+    assert!(hung_after(10, None) >= Duration::from_millis(200));
+    assert!(hung_after(1000, Some(Duration::from_millis(20))) < Duration::from_secs(10));
+}
+
+#[test]
 fn two_devices_may_fail_in_one_run() {
     let graph = small();
     let on = |device: u32| {
@@ -209,7 +232,7 @@ fn after_a_cancel_at_any_completion_nothing_more_is_submitted() {
         };
         let options = ExecOptions {
             cancel: Some(&flag),
-            watchdog_timeout: Duration::from_secs(5),
+            timeouts: Timeouts { watchdog: Duration::from_secs(5), ..Timeouts::default() },
             ..ExecOptions::default()
         };
         let (outcome, submitted) = Run::of(graph.clone()).go(seeded(ends as u64), &options, Some(raise));

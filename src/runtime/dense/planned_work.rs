@@ -6,13 +6,13 @@ use std::time::Instant;
 use super::builder::DenseBuilder;
 use super::operand::DenseOperand;
 use crate::adapt::Resolved;
+use crate::device::completion::WATCHDOG_TIMEOUT;
 use crate::device::{Description, Registration};
 use crate::error::{Advice, Error, Result};
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Plan, PlanRequest, make};
 use crate::runtime::job::{BorrowsA, Job, Prepared, Scaling, open, open_planned};
 use crate::runtime::report::{FaultReport, Round, RunReport};
-use crate::runtime::spmm::WATCHDOG_TIMEOUT;
 use crate::runtime::{ProductOptions, Runtime, Transfer};
 use crate::work::Work;
 

@@ -13,6 +13,7 @@ use super::registrations::{borrowed, borrowed_y, united};
 use super::scaling::Scaling;
 use super::upload::Uploading;
 use super::{BorrowsA, Job};
+use crate::device::completion::Timeouts;
 use crate::device::{Description, Network, Registration, borrow_scope};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, Outcome};
@@ -25,7 +26,7 @@ use crate::runtime::planned::Planned;
 use crate::runtime::pool::Pool;
 use crate::runtime::recovery::Recovery;
 use crate::runtime::report::{FaultReport, Round, RunReport};
-use crate::runtime::shared_device::SharedDevice;
+use crate::runtime::shared_device::{OpenDevice, SharedDevice};
 use crate::trace::Clock;
 use crate::work::ChunkRows;
 
@@ -37,7 +38,8 @@ pub struct Prepared<J: Job> {
     pub(in crate::internal::runtime) pool: Arc<Pool>,
     /// The job.
     pub(in crate::internal::runtime) job: J,
-    pub(super) watchdog_timeout: Duration,
+    /// How long its devices may be silent.
+    pub(in crate::internal::runtime) timeouts: Timeouts,
     chunk_rows: Vec<ChunkRows>,
     carries: Vec<MultiVector<J::Value>>,
     /// The graph of the whole job on the devices that are alive.
@@ -77,7 +79,7 @@ impl<J: Job> Prepared<J> {
         let mut prepared = Self {
             opened,
             pool,
-            watchdog_timeout,
+            timeouts: Timeouts { watchdog: watchdog_timeout, message: None },
             chunk_rows: plan.chunks.iter().map(|chunk| chunk.rows).collect(),
             whole: Arc::new(Planned::new(plan.graph(&Remaining::all(plan))?)?),
             without_x: None,
@@ -109,7 +111,7 @@ impl<J: Job> Prepared<J> {
         binder: &mut (dyn Binder<'scope> + Send),
         network: Option<&mut Network>,
     ) -> Result<Outcome> {
-        self.lock_with_a()?.run(&self.pool, planned, binder, network, None, self.watchdog_timeout)
+        self.lock_with_a()?.run(&self.pool, planned, binder, network, None, self.timeouts)
     }
 
     /// The clock of all reported times.
@@ -320,14 +322,12 @@ impl<J: Job> Prepared<J> {
     ) -> Result<RunReport> {
         self.check_shapes(&x, &y)?;
         self.holds_x = false;
-        let Self { pool, job, watchdog_timeout, chunk_rows, opened, carries, whole, .. } = self;
+        let Self { pool, job, timeouts, chunk_rows, opened, carries, whole, .. } = self;
         let plan = in_place.as_ref().map_or(job.plan(), |known| &known.plan);
         let clock = opened.devices.clock();
         let start_ns = clock.now_ns();
         let mut recovery = Recovery::new(plan, &opened.devices.alive);
         let mut rounds = Vec::new();
-        // Devices without the memory for their part: other jobs use them on.
-        let mut refused = vec![false; plan.devices.len()];
         let cancelled = borrow_scope(|scope| {
             let outputs = Outputs::cut(y, carries, chunk_rows, scope)?;
             let (a, x_pinned) = (job.borrow(scope)?, scope.read_only(bytemuck::cast_slice(x.data())));
@@ -343,8 +343,7 @@ impl<J: Job> Prepared<J> {
                             if without_x && rounds.is_empty() && !held.has_x {
                                 planned = whole.clone();
                             }
-                            let uploading =
-                                Uploading { job, opened, pool, watchdog_timeout: *watchdog_timeout };
+                            let uploading = Uploading { job, opened, pool, timeouts: *timeouts };
                             failed.extend(uploading.missing(&mut locked, &held.without_a)?);
                         }
                         Err(of_device) => failed.push(of_device),
@@ -352,7 +351,9 @@ impl<J: Job> Prepared<J> {
                 }
                 if !failed.is_empty() {
                     for (device, fault) in failed {
-                        refused.iter_mut().skip(device.index()).take(1).for_each(|refused| *refused = true);
+                        if fault.closes_device() {
+                            locked.device(device).into_iter().for_each(OpenDevice::close);
+                        }
                         recovery.record_refused_memory(rounds.len(), &planned, device, fault)?;
                     }
                     let rest = plan.graph(&recovery.remaining).map_err(|error| recovery.explain(error))?;
@@ -370,13 +371,10 @@ impl<J: Job> Prepared<J> {
                     outputs: &outputs,
                 };
                 let mut binder = JobBinder { shared: &shared, planned: &planned };
-                let outcome = locked.run(pool, &planned, &mut binder, None, cancel, *watchdog_timeout)?;
+                let outcome = locked.run(pool, &planned, &mut binder, None, cancel, *timeouts)?;
                 let round = Round { planned: planned.clone(), outcome };
                 let (complete, cancelled) = (round.outcome.is_complete(), round.outcome.cancelled);
                 let recorded = recovery.record_round(rounds.len(), &round);
-                let alive = recovery.remaining.alive.iter().zip(&refused);
-                let kept: Vec<bool> = alive.map(|(alive, refused)| *alive || *refused).collect();
-                locked.close_dead(&kept);
                 drop(locked);
                 recovery.end_process_if_hung(&round, scope);
                 recorded?;
@@ -413,7 +411,7 @@ impl<J: Job> Prepared<J> {
         let mut alive = self.opened.devices.alive.clone();
         alive.iter_mut().skip(device.index()).take(1).for_each(|alive| *alive = false);
         if self.plan().computing().any(|other| alive.get(other as usize) == Some(&true)) {
-            self.opened.devices.close_dead(&alive);
+            self.opened.devices.device(device).into_iter().for_each(|device| device.lock().close());
             self.use_only(alive)?;
         }
         Ok(())

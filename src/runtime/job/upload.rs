@@ -1,7 +1,6 @@
 //! Copies A to the devices where it stays: before the first run of a job, and again after the memory was needed for others.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Job;
 use super::binder::{JobBinder, Shared};
@@ -9,6 +8,7 @@ use super::opened::Opened;
 use super::outputs::Outputs;
 use super::prepared::Prepared;
 use super::scaling::Scaling;
+use crate::device::completion::Timeouts;
 use crate::device::{Fault, borrow_scope};
 use crate::error::Result;
 use crate::graph::DeviceId;
@@ -26,13 +26,13 @@ pub struct Uploading<'p, J: Job> {
     pub job: &'p J,
     pub opened: &'p Opened<J>,
     pub pool: &'p Pool,
-    pub watchdog_timeout: Duration,
+    pub timeouts: Timeouts,
 }
 
 impl<J: Job> Uploading<'_, J> {
-    /// Copies A to the devices for which `to` is true, whose memory is held. Devices that were lost are closed.
+    /// Copies A to the devices for which `to` is true, whose memory is held.
     pub fn run(&self, locked: &mut LockedDevices<'_>, to: &[bool]) -> Result<Round> {
-        let Self { job, opened, pool, watchdog_timeout } = *self;
+        let Self { job, opened, pool, timeouts } = *self;
         let plan = job.plan();
         let planned = Arc::new(Planned::new(plan.prepare_graph(to))?);
         let nothing = MultiVectorView::try_new(&[], 0, 0, 0)?;
@@ -50,11 +50,8 @@ impl<J: Job> Uploading<'_, J> {
                 outputs: &outputs,
             };
             let mut binder = JobBinder { shared: &shared, planned: &planned };
-            let outcome = locked.run(pool, &planned, &mut binder, None, None, watchdog_timeout)?;
+            let outcome = locked.run(pool, &planned, &mut binder, None, None, timeouts)?;
             let round = Round { planned: planned.clone(), outcome };
-            for &device in &round.outcome.dead {
-                locked.device(device).into_iter().for_each(OpenDevice::close);
-            }
             Recovery::new(plan, &opened.devices.alive).end_process_if_hung(&round, scope);
             Ok(round)
         })?;
@@ -69,7 +66,7 @@ impl<J: Job> Uploading<'_, J> {
             let is_copied = to.get(index) == Some(&true) && !unfinished.contains(&DeviceId(index as u32));
             if let Some(accelerator) = accelerator.as_ref().filter(|_| is_copied) {
                 accelerator.memory_use().mark_filled();
-                // Operations that are queued from now on come after the copies. Faults are those of earlier ones.
+                // Operations that are queued from now on come after the copies. A fault is that of the next operation, too.
                 let _ = locked.device(DeviceId(index as u32)).map(OpenDevice::drain);
             }
         }
@@ -109,8 +106,8 @@ impl<J: Job> Prepared<J> {
     }
 
     fn uploading(&self) -> Uploading<'_, J> {
-        let Self { job, opened, pool, watchdog_timeout, .. } = self;
-        Uploading { job, opened, pool, watchdog_timeout: *watchdog_timeout }
+        let Self { job, opened, pool, timeouts, .. } = self;
+        Uploading { job, opened, pool, timeouts: *timeouts }
     }
 
     /// The numbers of its layouts of A on devices.
@@ -130,7 +127,6 @@ impl<J: Job> Prepared<J> {
         }
         let round = self.uploading().run(&mut locked, &held.without_a)?;
         let recorded = recovery.record_round(0, &round);
-        locked.close_dead(&recovery.remaining.alive);
         drop(locked);
         recorded?;
         if !round.outcome.is_complete() {

@@ -22,6 +22,6 @@ pub(in crate::internal::runtime) use operand::{host_input, host_output};
 pub use prepared_product::PreparedProduct;
 pub use product::{Bound, Product};
 pub use product_builder::{ProductBuilder, ProductOptions, Transfer};
-pub use settings::{Settings, WATCHDOG_TIMEOUT};
+pub use settings::Settings;
 pub use vectors::{ExportedRows, SimulatedVectors, TimeParts, Vectors};
 pub(in crate::internal::runtime) use vectors::{RankLists, Span};

@@ -5,9 +5,6 @@ use std::time::Duration;
 use crate::kernel::cpu::CpuSettings;
 use crate::runtime::job::Check;
 
-/// The default watchdog timeout.
-pub const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// Settings of products that are not part of the plan.
 #[derive(Debug, Clone)]
 pub struct Settings {

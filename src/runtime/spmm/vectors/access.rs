@@ -89,16 +89,15 @@ impl<T: Kernels> Vectors<T> {
         Ok(())
     }
 
-    /// An error if an operation has failed on the device of a part since its rows were allocated: they may be wrong.
+    /// An error if an operation of the product has failed on the device of a part since its rows were allocated: they may be wrong.
     pub(super) fn check_faults(&self, index: usize) -> Result<()> {
         let (Some(PartData::Device(held)), Some(part)) =
             (self.parts.get(index), self.layout.parts.get(index))
         else {
             return Ok(());
         };
-        // The device may be locked by the product that asks.
-        let fault = held.allocations.device().faults().after(held.faults_before);
-        fault.map_or(Ok(()), |fault| Err(fault.into_error(&part.name)))
+        let found = part.operations.check_faults_after(held.faults_before);
+        found.map_err(|fault| fault.into_error(&part.name))
     }
 
     /// The rows `rows` of a part's device, with the padding of rows as columns.
@@ -131,7 +130,8 @@ impl<T: Kernels> Vectors<T> {
         let part = &self.layout.parts[index];
         let Some(device) = part.device() else { return Err(missing_part()) };
         let launch = Operation::VectorLaunch(launch);
-        let queued = device.lock().submit(name, COMPUTE, launch, part.predicted_s(bytes), &[]);
+        let queued =
+            device.lock().submit(&part.operations, name, COMPUTE, launch, part.predicted_s(bytes), &[]);
         queued.map(drop).map_err(|fault| fault.into_error(&part.name))
     }
 

@@ -118,7 +118,9 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
                 let device = locked.device(DeviceId(part.index as u32)).ok_or_else(missing_part)?;
                 for (index, chunk) in prepared.plan().chunks.iter().enumerate() {
                     let operation = run.launch(index, false)?;
-                    let queued = device.submit("product", COMPUTE, operation, chunk.predicted_s, &[]);
+                    let predicted_s = chunk.predicted_s;
+                    let queued =
+                        device.submit(&part.operations, "product", COMPUTE, operation, predicted_s, &[]);
                     queued.map_err(|fault| fault.into_error(&part.name))?;
                 }
                 Ok(())

@@ -110,7 +110,7 @@ impl VectorCheck {
             let part = &x.layout.parts[index];
             let (x_rows, y_rows): (Vec<_>, Vec<_>) =
                 (owner.x.iter().map(of_x).collect(), owner.y.iter().map(of_y).collect());
-            let make = |device| DeviceSums::new(device, x.k, &x_rows, &y_rows);
+            let make = |device| DeviceSums::new(device, &part.operations, x.k, &x_rows, &y_rows);
             part.device().map(make).transpose().map_err(|fault| fault.into_error(&part.name))
         };
         let devices = owners.iter().enumerate().map(sums_of).collect::<Result<_>>()?;
@@ -261,6 +261,8 @@ impl<T: Kernels> VectorProduct<'_, T> {
                 terms.extend(fence.map(|fence| (started.of, fence, &mut started.sums)));
             }
             device.iter().try_for_each(|device| device.finish(&mut terms))?;
+            x.check_faults(index)?;
+            y.check_faults(index)?;
         }
         let mut sums = started.into_iter().map(|started| started.sums);
         let missing = || Error::Internal("a check has no sums".into());

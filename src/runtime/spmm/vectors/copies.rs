@@ -25,9 +25,8 @@ impl<T: Kernels> Vectors<T> {
         device.pinned.write().map_err(misuse)?[..bytes.len()].copy_from_slice(bytes);
         let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end };
         let to = MemoryRange { end, ..device.scratch };
-        let upload =
-            shared.submit("numbers", UPLOAD, Operation::upload(host, to), 1e-5, &[]).map_err(fault)?;
-        shared.wait(upload).map_err(fault)?;
+        let upload = Operation::upload(host, to);
+        shared.submit(&part.operations, "numbers", UPLOAD, upload, 1e-5, &[]).map_err(fault)?;
         shared.drain().map_err(fault)?;
         drop(shared);
         self.check_faults(index)?;
@@ -116,7 +115,7 @@ impl<T: Kernels> Vectors<T> {
             let mut locked = shared.lock();
             let name = if lane == UPLOAD { "copy rows in" } else { "copy rows out" };
             let predicted_s = piece.memory.bytes() as f64 * 2e-11;
-            locked.submit(name, lane, operation, predicted_s, &[]).map_err(fault)?;
+            locked.submit(&part.operations, name, lane, operation, predicted_s, &[]).map_err(fault)?;
             locked.drain().map_err(fault)?;
             drop(locked);
             self.check_faults(index)?;

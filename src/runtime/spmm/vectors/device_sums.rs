@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Vectors, misuse, unaligned};
+use crate::device::completion::{OperationOwner, Timeouts};
 use crate::device::{
     DeviceRows, Fault, Fence, Memory, MemoryRange, Operation, Pinned, PinnedRange, Transfer, VectorLaunch,
 };
@@ -44,6 +45,8 @@ pub(super) struct DeviceSums {
     results: MemoryRange,
     pinned: Pinned,
     allocations: Allocations,
+    /// The owner of its operations.
+    operations: Arc<OperationOwner>,
 }
 
 /// A term of the comparison.
@@ -62,26 +65,29 @@ fn blocks(rows: u64) -> u64 {
 pub(super) type WeightedRange<'w> = (Range<u64>, &'w [f64], f64);
 
 impl DeviceSums {
-    /// Uploads the weights of the rows of X and of Y that `device` has.
+    /// Uploads the weights of the rows of X and of Y that `device` has, for the product that owns `operations`.
     pub fn new(
         device: &Arc<SharedDevice>,
+        operations: &Arc<OperationOwner>,
         k: usize,
         x: &[WeightedRange<'_>],
         y: &[WeightedRange<'_>],
     ) -> std::result::Result<Self, Fault> {
         let mut allocations = Allocations::on(device);
-        let (x, y) = (upload(&mut allocations, x)?, upload(&mut allocations, y)?);
+        let timeouts = operations.timeouts();
+        let mut upload = |ranges: &[WeightedRange<'_>]| upload(&mut allocations, ranges, timeouts);
+        let (x, y) = (upload(x)?, upload(y)?);
         let k = k as u64;
         let most = x.blocks.max(y.blocks).max(1);
         let ones = vec![1.0; most as usize];
-        let ones = upload(&mut allocations, &[(0..most, &ones[..], 1.0)])?;
+        let ones = upload(&[(0..most, &ones[..], 1.0)])?;
         let ones = MemoryRange { memory: ones.memory, begin: 0, end: most * WEIGHTS_BYTES };
         let partials = most * 2 * k * 8;
         let partials = MemoryRange { memory: allocations.allocate(partials)?, begin: 0, end: partials };
         let bytes = result_bytes(k, x.blocks) + 2 * result_bytes(k, y.blocks);
         let results = MemoryRange { memory: allocations.allocate(bytes)?, begin: 0, end: bytes };
         let pinned = allocations.allocate_pinned(bytes)?;
-        Ok(Self { k, x, y, partials, ones, results, pinned, allocations })
+        Ok(Self { k, x, y, partials, ones, results, pinned, allocations, operations: operations.clone() })
     }
 
     fn weights(&self, of: SumOf) -> &DeviceWeights {
@@ -106,7 +112,7 @@ impl DeviceSums {
         let mut device = self.allocations.device().lock();
         let mut submit = |launch: VectorLaunch, bytes: u64| {
             let (launch, predicted_s) = (Operation::VectorLaunch(launch), part.predicted_s(bytes));
-            let queued = device.submit("check", COMPUTE, launch, predicted_s, &[]);
+            let queued = device.submit(&self.operations, "check", COMPUTE, launch, predicted_s, &[]);
             queued.map_err(|fault| fault.into_error(&part.name))
         };
         let (mut row, mut block) = (0, 0);
@@ -137,7 +143,7 @@ impl DeviceSums {
         MemoryRange { begin: blocks.start * bytes, end: blocks.end * bytes, ..self.partials }
     }
 
-    /// Waits for the results that were queued, and adds each to the sums of its term.
+    /// Waits for the results that were queued, and adds each to the sums of its term. The caller checks for faults.
     pub fn finish(&self, terms: &mut [(SumOf, Fence, &mut ColumnSums)]) -> Result<()> {
         let mut device = self.allocations.device().lock();
         let name = device.description().name;
@@ -153,8 +159,8 @@ impl DeviceSums {
         let computed: Vec<Fence> = terms.iter().map(|(_, computed, _)| *computed).collect();
         let host = PinnedRange { pinned: self.pinned.clone(), begin: from.begin, end: from.end };
         let download = Operation::Download(Transfer::whole(host, from));
-        let downloaded = device.submit("check", DOWNLOAD, download, 1e-5, &computed).map_err(fault)?;
-        device.wait(downloaded).map_err(fault)?;
+        let downloaded = device.submit(&self.operations, "check", DOWNLOAD, download, 1e-5, &computed);
+        device.wait(downloaded.map_err(fault)?).map_err(fault)?;
         let bytes = self.pinned.read().map_err(misuse)?;
         let numbers: &[f64] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;
         for (of, _, sums) in terms {
@@ -178,6 +184,7 @@ fn result_bytes(k: u64, blocks_of_rows: u64) -> u64 {
 fn upload(
     allocations: &mut Allocations,
     ranges: &[WeightedRange<'_>],
+    timeouts: Timeouts,
 ) -> std::result::Result<DeviceWeights, Fault> {
     let pieces: Vec<Range<u64>> = ranges.iter().map(|(rows, ..)| rows.clone()).collect();
     let rows: u64 = pieces.iter().map(|rows| rows.end - rows.start).sum();
@@ -197,12 +204,10 @@ fn upload(
                 second.copy_from_slice(&square.to_ne_bytes());
             }
         }
-        let mut device = allocations.device().lock();
         let host = PinnedRange { pinned: pinned.clone(), begin: 0, end: bytes };
         let to = MemoryRange { memory, begin: 0, end: bytes };
-        let uploaded = device.submit("weights", UPLOAD, Operation::upload(host, to), 1e-5, &[])?;
-        device.wait(uploaded)?;
-        device.drain()?;
+        let upload = (Operation::upload(host, to), 1e-5);
+        allocations.device().lock().run(timeouts, "weights", UPLOAD, [upload])?;
     }
     Ok(DeviceWeights { pieces, memory, blocks })
 }

@@ -78,12 +78,17 @@ impl<T: Kernels> VectorProduct<'_, T> {
             let mut locked = self.prepared()?.lock_with_a()?;
             let chunks = 0..self.chunks.len();
             let launches = chunks.map(|chunk| run.launch(chunk, false)).collect::<Result<Vec<_>>>()?;
+            let predicted_s = self.plan().chunks.iter().map(|chunk| chunk.predicted_s);
             let device = locked.device(DeviceId(part.index as u32)).ok_or_else(missing_part)?;
             match (device.device().compute_stream(), stream) {
-                (None, _) => device.run("product", launches),
-                (Some(_), Some(stream)) => device.issue("product", stream, launches),
+                (None, _) => {
+                    let launches = launches.into_iter().zip(predicted_s);
+                    device.run(part.operations.timeouts(), "product", COMPUTE, launches)
+                }
+                (Some(_), Some(stream)) => device.issue("product", stream, launches, predicted_s.sum()),
                 (Some(own), None) => {
-                    device.issue("product", own, launches).and_then(|()| device.finish_issued())
+                    let issued = device.issue("product", own, launches, predicted_s.sum());
+                    issued.and_then(|()| device.finish_issued())
                 }
             }
         };

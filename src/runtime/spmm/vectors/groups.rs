@@ -127,6 +127,7 @@ mod tests {
             name: format!("sim:{index}"),
             stream_gb_per_s: 1.0,
             launch_s: LAUNCH_S,
+            operations: Arc::default(),
         };
         Layout {
             rows: 0,

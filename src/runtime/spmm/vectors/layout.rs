@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::ranks::RankRows;
 use super::simulated::SimulatedMachine;
+use crate::device::completion::OperationOwner;
 use crate::graph::DeviceId;
 use crate::runtime::shared_device::SharedDevice;
 use crate::work::owned_rows_of_x;
@@ -26,6 +27,8 @@ pub struct Part {
     pub stream_gb_per_s: f64,
     /// Time to start an operation.
     pub launch_s: f64,
+    /// The product, as the owner of the operations that it queues for these rows.
+    pub operations: Arc<OperationOwner>,
 }
 
 impl Part {
@@ -45,6 +48,7 @@ impl Part {
             name,
             stream_gb_per_s: 1.0,
             launch_s: 0.0,
+            operations: Arc::default(),
         }
     }
 

@@ -56,7 +56,7 @@ impl<T: Kernels> VectorProduct<'_, T> {
             }
             let (device, task) = (name(fault.device.index()), planned.describe(fault.task));
             let error = fault.fault.message.clone();
-            if matches!(fault.fault.kind, FaultKind::Misuse | FaultKind::Job) {
+            if fault.fault.is_bug() {
                 return Err(Error::Internal(format!("{device}, {task}: {error}")));
             }
             if !outcome.dead.contains(&fault.device) {

@@ -251,11 +251,8 @@ pub(super) fn side<T: Kernels>(part: &Part, first: u64, rows: &[u32], pitch: u64
         let staged = memory.allocate_pinned(list_bytes)?;
         staged.write()?.copy_from_slice(bytemuck::cast_slice(&local));
         let host = PinnedRange { pinned: staged, begin: 0, end: list_bytes };
-        {
-            let mut device = device.lock();
-            device.submit("row numbers", UPLOAD, Operation::upload(host, list), 1e-5, &[])?;
-            device.drain()?;
-        }
+        let upload = (Operation::upload(host, list), 1e-5);
+        device.lock().run(part.operations.timeouts(), "row numbers", UPLOAD, [upload])?;
         Ok((list, MemoryRange { memory: memory.allocate(bytes)?, begin: 0, end: bytes }))
     };
     let (list, packed) = make().map_err(|fault| fault.into_error(&part.name))?;

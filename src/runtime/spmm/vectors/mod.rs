@@ -94,7 +94,7 @@ struct DevicePart<T: Kernels> {
     /// Page-locked memory of the same size.
     pinned: Pinned,
     allocations: Allocations,
-    /// The number of faults of the device when the rows were allocated: a later one may have had an effect on them.
+    /// The number of faults of the product's operations when the rows were allocated: a later one may have had an effect on them.
     faults_before: usize,
     /// The rows in host memory after the loss of the device.
     moved: OnceLock<Mutex<MultiVector<T>>>,
@@ -110,8 +110,8 @@ impl<T: Kernels> Vectors<T> {
                 return Ok(PartData::Host(Mutex::new(MultiVector::zeros(layout.rows as usize, k)?)));
             };
             // The faults of operations in flight belong to the multivectors that are there.
-            let _ = device.lock().drain();
-            let faults_before = device.faults().count();
+            device.lock().drain().map_err(|fault| fault.into_error(&part.name))?;
+            let faults_before = part.operations.fault_count();
             let held = part.held.end - part.held.start;
             let scratch_bytes = scratch_bytes::<T>(part, k as u64, pitch);
             let mut allocations = Allocations::on(device);

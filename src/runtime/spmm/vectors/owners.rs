@@ -6,6 +6,7 @@ use super::exchange::{Exchange, OwnedChunk};
 use super::layout::{Layout, Part};
 use super::ranks::{Departure, RankLists, RankRows, Span, arrivals, departures, owners_of_ranks};
 use super::reduction::Reductions;
+use crate::device::completion::{OperationOwner, Timeouts};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, XPlan};
 use crate::runtime::shared_device::SharedDevice;
@@ -104,8 +105,12 @@ fn owned_chunks(plan: &Plan, y: &Layout, first_row: u64) -> Result<Vec<OwnedChun
     plan.chunks.iter().map(owned).collect()
 }
 
-/// The owners of the rows of Y.
-pub fn layout(plan: &Plan, device_of: impl Fn(usize) -> Option<Arc<SharedDevice>>) -> Result<Layout> {
+/// The owners of the rows of Y, whose operations have `timeouts`.
+pub fn layout(
+    plan: &Plan,
+    timeouts: Timeouts,
+    device_of: impl Fn(usize) -> Option<Arc<SharedDevice>>,
+) -> Result<Layout> {
     let mut parts: Vec<Part> = Vec::new();
     let mut next = 0;
     for chunk in &plan.chunks {
@@ -130,6 +135,7 @@ pub fn layout(plan: &Plan, device_of: impl Fn(usize) -> Option<Arc<SharedDevice>
                     name: device.name.clone(),
                     stream_gb_per_s: device.profile.stream_gb_per_s,
                     launch_s: device.profile.launch_us * 1e-6,
+                    operations: Arc::new(OperationOwner::new(timeouts)),
                 });
             }
         }

@@ -17,6 +17,7 @@ use super::owners::{Owners, layout};
 use super::rank_memory::{ArrivalMemory, DepartureMemory, RowForm};
 use super::ranks::{Arrival, MessagesOfDevices, RankLists};
 use super::simulated::{SimulatedMachine, simulated_peer_copies};
+use crate::device::completion::Timeouts;
 use crate::device::{Description, Network};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
@@ -94,11 +95,12 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
     /// The product of a prepared resident plan without split rows. All ranks of `ranks` call this.
     pub fn new(
         runtime: &Runtime,
-        prepared: PreparedProduct<'a, T>,
+        mut prepared: PreparedProduct<'a, T>,
         ranks: Option<Arc<RankLists>>,
         check: Check,
     ) -> Result<Self> {
-        let y = layout(prepared.plan(), |index| prepared.device(index).cloned())?;
+        prepared.timeouts.message = ranks.as_ref().map(|ranks| ranks.communicator.timeout());
+        let y = layout(prepared.plan(), prepared.timeouts, |index| prepared.device(index).cloned())?;
         for part in &y.parts {
             // The copies of A have ended; a product on vectors that were only filled comes after them too.
             if let Some(device) = part.device() {
@@ -117,7 +119,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
     /// The product of a plan for simulated devices.
     pub fn simulated(runtime: &Runtime, plan: Plan, matrix: &CsrView<'_, T>) -> Result<Self> {
         let machine = Arc::new(SimulatedMachine::new(&plan)?);
-        let y = Layout { machine: Some(machine.clone()), ..layout(&plan, |_| None)? };
+        let y = Layout { machine: Some(machine.clone()), ..layout(&plan, Timeouts::default(), |_| None)? };
         let build = |x: &Layout, chunks: &[OwnedChunk]| {
             let work = Work::spmm(matrix, plan.k as usize)?;
             Ok(runtime.pool().install(|| Exchange::new(x, chunks, &work)))

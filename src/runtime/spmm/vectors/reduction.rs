@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::misuse;
 use super::ranks::RankRows;
+use crate::device::completion::Timeouts;
 use crate::device::network::Call;
 use crate::device::{Cpu, Description, MessageBytes, Network, Operation, Pinned, RankMessage};
 use crate::error::{Error, Result};
@@ -20,7 +21,6 @@ use crate::runtime::Runtime;
 use crate::runtime::open_devices::OpenDevices;
 use crate::runtime::planned::Planned;
 use crate::runtime::report::Round;
-use crate::runtime::spmm::WATCHDOG_TIMEOUT;
 
 /// The network in the graph of a reduction: it follows the host.
 const NETWORK: DeviceId = DeviceId(1);
@@ -186,8 +186,8 @@ impl RankRows {
         let mut network = reductions.network.lock().unwrap_or_else(PoisonError::into_inner);
         let (devices, pool) = (OpenDevices::host(network.clock()), reductions.runtime.pool());
         network.begin(call);
-        let timeout = WATCHDOG_TIMEOUT;
-        let outcome = devices.lock().run(pool, planned, &mut binder, Some(&mut network), None, timeout);
+        let timeouts = Timeouts { message: Some(network.timeout()), ..Timeouts::default() };
+        let outcome = devices.lock().run(pool, planned, &mut binder, Some(&mut network), None, timeouts);
         let round = match outcome {
             Ok(outcome) => Round { planned: planned.clone(), outcome },
             Err(error) => {

@@ -12,6 +12,7 @@ use super::owners::{Owners, layout};
 use super::simulated::{SimulatedMachine, SimulatedMemory, simulated_peer_copies};
 use crate::cost::{Network, VALID_RATES};
 use crate::device::Description;
+use crate::device::completion::Timeouts;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::runtime::planned::Planned;
@@ -65,7 +66,7 @@ impl SimulatedVectors {
     /// The product of a plan for vectors that stay on simulated devices. Runs in the rayon pool that calls it.
     pub fn new(plan: Plan, work: &Work<'_>) -> Result<Self> {
         let machine = Arc::new(SimulatedMachine::new(&plan)?);
-        let y = Layout { machine: Some(machine.clone()), ..layout(&plan, |_| None)? };
+        let y = Layout { machine: Some(machine.clone()), ..layout(&plan, Timeouts::default(), |_| None)? };
         let build = |x: &Layout, chunks: &[OwnedChunk]| Ok(Exchange::new(x, chunks, work));
         let owners = Owners::new(&plan, y, None, build)?;
         // X and Y must fit.

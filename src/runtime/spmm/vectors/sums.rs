@@ -150,9 +150,11 @@ impl<T: Kernels> Vectors<T> {
         let predicted_s = part.predicted_s(2 * x.memory.bytes());
         let mut shared = device.allocations.device().lock();
         let launch = Operation::VectorLaunch(launch);
-        let computed = shared.submit(name, COMPUTE, launch, predicted_s, &[]).map_err(fault)?;
+        let computed =
+            shared.submit(&part.operations, name, COMPUTE, launch, predicted_s, &[]).map_err(fault)?;
         let download = Operation::Download(Transfer::whole(host, from));
-        shared.submit("partial sums", DOWNLOAD, download, 1e-5, &[computed]).map_err(fault)
+        let queued = shared.submit(&part.operations, "partial sums", DOWNLOAD, download, 1e-5, &[computed]);
+        queued.map_err(fault)
     }
 
     /// Adds the rows of an owner that belong to blocks with rows of several owners.
