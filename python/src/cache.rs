@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use numpy::Element;
 use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::matrix::MultiVector;
-use rowloom::internal::runtime::{Check, Product};
+use rowloom::internal::runtime::{Check, Product, ProductOptions};
 use rowloom::{Csr, Result, Runtime};
 
 use crate::interrupt::Pace;
+use crate::of_process::OfProcess;
 use crate::per_process::PerProcess;
+use crate::ranks::Distribution;
 use crate::results::Buffers;
 use crate::runtimes::runtime;
 
@@ -42,8 +44,11 @@ impl Options {
 
 /// A matrix and its products.
 pub struct Typed<T: Value> {
+    /// The matrix, or the rows of this rank.
     pub matrix: Arc<Csr<T>>,
     pub options: Options,
+    /// How the matrix is divided between the ranks of an MPI job; `None` in one process.
+    pub distribution: Option<OfProcess<Distribution<T>>>,
     /// The most recently used first.
     products: PerProcess<Mutex<Vec<Arc<Cached<T>>>>>,
     /// The number of its last product among those of all operators; 0 before the first.
@@ -77,7 +82,14 @@ pub struct Entry<T: Value> {
 
 impl<T: Value> Typed<T> {
     pub fn new(matrix: Arc<Csr<T>>, options: Options) -> Self {
-        Self { matrix, options, products: PerProcess::new(), last_use: AtomicU64::new(0) }
+        let (products, last_use) = (PerProcess::new(), AtomicU64::new(0));
+        Self { matrix, options, distribution: None, products, last_use }
+    }
+
+    /// The rows of this rank of a matrix that is divided between ranks.
+    pub fn distributed(distribution: Distribution<T>, options: Options) -> Self {
+        let matrix = distribution.matrix().clone();
+        Self { distribution: Some(OfProcess::new(distribution)), ..Self::new(matrix, options) }
     }
 
     /// Counts a product.
@@ -99,13 +111,15 @@ impl<T: Value> Typed<T> {
             return Ok(products[0].clone());
         }
         // The lock is held meanwhile, so that threads that need the same product wait for it.
-        let runtime = self.options.runtime()?;
-        let mut builder = runtime.product(self.matrix.clone()).columns(columns);
-        builder = builder.reproducible(self.options.reproducible).check(self.options.check);
-        if let Some(uses) = self.options.uses {
-            builder = builder.uses(uses);
-        }
-        let product = builder.build()?;
+        let Options { uses, reproducible, check, .. } = self.options;
+        let options = ProductOptions { uses, reproducible, check, ..ProductOptions::default() };
+        let product = match &self.distribution {
+            Some(distribution) => distribution.get()?.product(columns, options)?,
+            None => {
+                let builder = self.options.runtime()?.product(self.matrix.clone());
+                builder.columns(columns).options(options).build()?
+            }
+        };
         let entry = Mutex::new(Entry { product, packed_x: None, packed_y: None });
         let cached = Arc::new(Cached {
             columns,
