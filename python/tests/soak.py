@@ -249,11 +249,19 @@ class Worker:
         """An exception that another thread raises in this one, during one of its products."""
         one = self.shared()
         x = random_x(self.random, one.matrix.shape[1], one.matrix.dtype)
-        thread = ctypes.c_ulong(threading.get_ident())
-        raise_it = ctypes.pythonapi.PyThreadState_SetAsyncExc
-        timer = threading.Timer(self.random.random() / 100, raise_it, (thread, ctypes.py_object(Interrupted)))
+        thread, seconds, has_begun = ctypes.c_ulong(threading.get_ident()), self.random.random() / 100, []
+
+        def raise_in_thread():
+            # Not while Python starts this thread, which it could not undo.
+            while not has_begun:
+                time.sleep(0.001)
+            time.sleep(seconds)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(Interrupted))
+
+        timer = threading.Thread(target=raise_in_thread)
+        timer.start()
         try:
-            timer.start()
+            has_begun.append(True)
             # Python ignores an exception in a finalizer, so it may never arrive here.
             end = time.monotonic() + 1
             while time.monotonic() < end:
