@@ -250,6 +250,7 @@ class Worker:
         one = self.shared()
         x = random_x(self.random, one.matrix.shape[1], one.matrix.dtype)
         thread, seconds, has_begun = ctypes.c_ulong(threading.get_ident()), self.random.random() / 100, []
+        has_raised = []
 
         def raise_in_thread():
             # Not while Python starts this thread, which it could not undo.
@@ -257,14 +258,14 @@ class Worker:
                 time.sleep(0.001)
             time.sleep(seconds)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(Interrupted))
+            has_raised.append(True)
 
         timer = threading.Thread(target=raise_in_thread)
         timer.start()
         try:
             has_begun.append(True)
             # Python ignores an exception in a finalizer, so it may never arrive here.
-            end = time.monotonic() + 1
-            while time.monotonic() < end:
+            while not has_raised:
                 check(one.operator @ x, one.matrix @ x)
         except Interrupted:
             pass
