@@ -471,6 +471,8 @@ class Soak:
         if joblib is not None:
             get_reusable_executor().shutdown(wait=True)
         gc.collect()
+        # A fork ends the threads of NumPy's library, and the next product of dense matrices starts them.
+        np.ones((256, 256)) @ np.ones((256, 256))
         ctypes.CDLL(None).malloc_trim(0)
         # Threads of calls that were interrupted end by themselves.
         deadline, threads = time.monotonic() + 5, len(os.listdir("/proc/self/task"))
