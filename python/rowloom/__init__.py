@@ -13,11 +13,12 @@ import atexit as _atexit
 
 from . import _rowloom
 from ._csr import CSR, Plan, csr
+from ._distributed import DistributedCSR
 from ._report import Fault, Report
 from ._rowloom import DeviceError
 from ._vectors import Vectors
 
-__all__ = ["CSR", "DeviceError", "Fault", "Plan", "Report", "Vectors", "csr"]
+__all__ = ["CSR", "DeviceError", "DistributedCSR", "Fault", "Plan", "Report", "Vectors", "csr"]
 __version__ = "0.1.0"
 
 # A thread may still start the CUDA driver, which must have ended before the process does.

@@ -6,22 +6,54 @@ import json
 import os
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from . import _rowloom
 from ._card import is_on_card, multiply_on_card
+from ._inputs import arrays_of, checked_options, is_single, number_of_columns, on_host, prepared
 from ._report import Fault, Report
 from ._vectors import Vectors
 
 if TYPE_CHECKING:
     import numpy as np
+    from mpi4py.MPI import Comm
     from scipy.sparse import csr_array
     from scipy.sparse.linalg import LinearOperator
+
+    from ._distributed import DistributedCSR
 
     Array = np.ndarray[Any, Any]
     Path = str | os.PathLike[str]
 
 
+@overload
+def csr(
+    a: Any,
+    *,
+    shape: tuple[int, int] | None = ...,
+    dtype: Any = ...,
+    copy: bool | None = ...,
+    devices: str = ...,
+    threads: int | None = ...,
+    uses: int | None = ...,
+    reproducible: bool = ...,
+    check: str = ...,
+    comm: None = ...,
+) -> CSR: ...
+@overload
+def csr(
+    a: Any,
+    *,
+    shape: tuple[int, int] | None = ...,
+    dtype: Any = ...,
+    copy: bool | None = ...,
+    devices: str = ...,
+    threads: int | None = ...,
+    uses: int | None = ...,
+    reproducible: bool = ...,
+    check: str = ...,
+    comm: Comm,
+) -> DistributedCSR: ...
 def csr(
     a: Any,
     *,
@@ -33,7 +65,8 @@ def csr(
     uses: int | None = None,
     reproducible: bool = False,
     check: str = "first",
-) -> CSR:
+    comm: Comm | None = None,
+) -> CSR | DistributedCSR:
     """Make an operator from a sparse matrix.
 
     Parameters
@@ -61,6 +94,8 @@ def csr(
     check
         Which products are checked: ``"first"`` (of every plan), ``"always"`` or ``"never"``. A check compares the rows of the result
         with those of A X; wrong rows are computed again, and the report names the device.
+    comm
+        A communicator of mpi4py. All its ranks call this, each with its own rows of A, and get a :class:`DistributedCSR`.
 
     Examples
     --------
@@ -70,98 +105,17 @@ def csr(
     array([201.,  30.])
     """
     options = {"devices": devices, "threads": threads, "uses": uses, "reproducible": reproducible, "check": check}
+    if comm is not None:
+        from ._distributed import distributed_csr
+
+        return distributed_csr(comm, a, shape, dtype, copy, options)
     if isinstance(a, str | os.PathLike):
         if shape is not None:
             raise TypeError("shape is for a tuple of arrays; a file has its own shape")
-        native = _rowloom.from_file(a, _is_single(dtype), **_checked(options))
+        native = _rowloom.from_file(a, is_single(dtype), **checked_options(options))
         return CSR(native, options)
-    return CSR(_from_arrays(*_arrays_of(a, shape), dtype, copy, options), options)
-
-
-def _checked(options: dict[str, Any]) -> dict[str, Any]:
-    for name in ("threads", "uses"):
-        if options[name] is not None and options[name] < 1:
-            raise ValueError(f"{name} must be at least 1")
-    return options
-
-
-def _is_single(dtype: Any) -> bool:
-    import numpy as np
-
-    given = np.dtype(np.float64 if dtype is None else dtype)
-    if given not in (np.float64, np.float32):
-        raise ValueError(f"dtype {given} is unsupported; float64 and float32 are supported")
-    return bool(given == np.float32)
-
-
-def _arrays_of(a: Any, shape: tuple[int, int] | None) -> tuple[Array, Array, Array, tuple[int, int]]:
-    """The arrays of CSR: values, columns, row pointers, and the shape."""
-    import numpy as np
-
-    if hasattr(a, "tocsr"):
-        if shape is not None:
-            raise TypeError("shape is for a tuple of arrays; a sparse matrix has its own shape")
-        if len(a.shape) != 2:
-            raise ValueError(f"the sparse array has {len(a.shape)} dimension(s); a matrix has two")
-        a = a.tocsr()
-        return a.data, a.indices, a.indptr, a.shape
-    if not isinstance(a, tuple) or len(a) != 3:
-        raise TypeError(
-            f"a {type(a).__name__} is no sparse matrix; pass a SciPy sparse matrix, (data, indices, indptr), or a path"
-        )
-    data, indices, indptr = (np.asarray(part) for part in a)
-    if any(part.ndim != 1 for part in (data, indices, indptr)):
-        raise ValueError("data, indices and indptr must have one dimension each")
-    if shape is None:
-        shape = (max(len(indptr) - 1, 0), int(indices.max()) + 1 if len(indices) else 0)
-    return data, indices, indptr, shape
-
-
-def _from_arrays(
-    data: Array,
-    indices: Array,
-    indptr: Array,
-    shape: tuple[int, int],
-    dtype: Any,
-    copy: bool | None,
-    options: dict[str, Any],
-) -> _rowloom.Operator:
-    import numpy as np
-
-    values = _values(data, dtype)
-    indices, indptr = _indices("indices", indices), _indices("indptr", indptr)
-    if len(shape) != 2 or any(not 0 <= length < 2**63 for length in shape):
-        raise ValueError(f"{shape} is no shape of a matrix")
-    return _rowloom.from_arrays(
-        np.ascontiguousarray(values),
-        np.ascontiguousarray(indices),
-        np.ascontiguousarray(indptr),
-        (int(shape[0]), int(shape[1])),
-        copy,
-        **_checked(options),
-    )
-
-
-def _values(data: Array, dtype: Any) -> Array:
-    import numpy as np
-
-    if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
-        raise ValueError(f"values of dtype {data.dtype} are unsupported; float64 and float32 are supported")
-    if dtype is None and data.dtype.kind == "f" and data.dtype.itemsize < 8:
-        dtype = np.float32
-    single = _is_single(dtype)
-    return np.require(data, np.float32 if single else np.float64, ["C", "A"])
-
-
-def _indices(name: str, indices: Array) -> Array:
-    import numpy as np
-
-    if indices.dtype.kind not in "iu" and len(indices) > 0:
-        raise ValueError(f"{name} has the dtype {indices.dtype}; it must have an integer type")
-    if indices.dtype == np.uint64 and len(indices) > 0 and indices.max() >= 2**63:
-        raise ValueError(f"{name} has an element beyond 2**63")
-    narrow = indices.dtype.kind == "i" and indices.dtype.itemsize == 4
-    return np.require(indices, np.int32 if narrow else np.int64, ["C", "A"])
+    arrays = prepared(*arrays_of(a, shape), dtype)
+    return CSR(_rowloom.from_arrays(*arrays, copy, **checked_options(options)), options)
 
 
 @dataclass(frozen=True)
@@ -269,7 +223,7 @@ class CSR:
             raise TypeError("x is sparse; a product of two sparse matrices is unsupported")
         if is_on_card(x):
             return multiply_on_card(self._on_card, self.shape, self.dtype, x, alpha, beta, out)
-        array = _on_host(x)
+        array = on_host(x)
         dtype = np.result_type(self.dtype, array.dtype)
         if dtype.kind == "c":
             return self._complex(array, dtype, alpha, beta, out)
@@ -331,11 +285,11 @@ class CSR:
 
     def vectors(self, k: int = 1) -> Vectors:
         """Vectors of zeros with the rows of Y and ``k`` columns, which stay on the devices of the product."""
-        return Vectors(self._native.vectors(_columns(k), False))
+        return Vectors(self._native.vectors(number_of_columns(k), False))
 
     def x_vectors(self, k: int = 1) -> Vectors:
         """The same with the rows of X, for a matrix that is not square."""
-        return Vectors(self._native.vectors(_columns(k), True))
+        return Vectors(self._native.vectors(number_of_columns(k), True))
 
     def plan(self, k: int = 1) -> Plan:
         """The plan of products with ``k`` columns.
@@ -343,11 +297,11 @@ class CSR:
         >>> csr("gen:stencil5,n=10", devices="cpu").plan(8).devices
         ['cpu']
         """
-        return Plan(json.loads(self._native.plan(_columns(k))))
+        return Plan(json.loads(self._native.plan(number_of_columns(k))))
 
     def explain(self, k: int | None = None) -> str:
         """The decisions in words: of products with ``k`` columns, or of the last product."""
-        text = self._native.explain(None if k is None else _columns(k))
+        text = self._native.explain(None if k is None else number_of_columns(k))
         return text if text is not None else self.explain(1)
 
     @property
@@ -412,20 +366,6 @@ class CSR:
         return _rebuilt, (*self._native.arrays(), self.shape, self._options)
 
 
-def _on_host(x: Any) -> Array:
-    """An array of NumPy or of another library, in host memory."""
-    import numpy as np
-
-    if hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
-        return np.from_dlpack(x)
-    return np.asarray(x)
-
-
-def _columns(k: int) -> int:
-    if k < 1:
-        raise ValueError("a product has at least one column")
-    return k
-
-
 def _rebuilt(data: Array, indices: Array, indptr: Array, shape: tuple[int, int], options: dict[str, Any]) -> CSR:
-    return CSR(_from_arrays(data, indices, indptr, shape, data.dtype, None, options), options)
+    arrays = prepared(data, indices, indptr, shape, data.dtype)
+    return CSR(_rowloom.from_arrays(*arrays, None, **checked_options(options)), options)

@@ -1,16 +1,18 @@
 //! The products of one matrix: one for each number of columns, made when it is first needed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use numpy::Element;
 use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::matrix::MultiVector;
-use rowloom::internal::runtime::{Check, Product};
+use rowloom::internal::runtime::{Check, Product, ProductOptions};
 use rowloom::{Csr, Result, Runtime};
 
 use crate::interrupt::Pace;
+use crate::of_process::OfProcess;
 use crate::per_process::PerProcess;
+use crate::ranks::Distribution;
 use crate::results::Buffers;
 use crate::runtimes::runtime;
 
@@ -42,12 +44,56 @@ impl Options {
 
 /// A matrix and its products.
 pub struct Typed<T: Value> {
+    /// The matrix, or the rows of this rank.
     pub matrix: Arc<Csr<T>>,
     pub options: Options,
-    /// The most recently used first.
-    products: PerProcess<Mutex<Vec<Arc<Cached<T>>>>>,
+    /// How the matrix is divided between the ranks of an MPI job; `None` in one process.
+    pub distribution: Option<OfProcess<Distribution<T>>>,
+    products: PerProcess<Mutex<Products<T>>>,
     /// The number of its last product among those of all operators; 0 before the first.
     last_use: AtomicU64,
+}
+
+/// The products of a matrix.
+struct Products<T: Value> {
+    /// Those that are kept, the most recently used first.
+    kept: Vec<Arc<Cached<T>>>,
+    /// All that were made and may be alive. Vectors keep their product, and vectors with as many columns that are made later belong to the
+    /// same one.
+    made: Vec<Weak<Cached<T>>>,
+}
+
+impl<T: Value> Default for Products<T> {
+    fn default() -> Self {
+        Self { kept: Vec::new(), made: Vec::new() }
+    }
+}
+
+impl<T: Value> Products<T> {
+    /// The kept product with `columns` columns, now the most recently used one.
+    fn kept(&mut self, columns: usize) -> Option<Arc<Cached<T>>> {
+        let position = self.kept.iter().position(|cached| cached.columns == columns)?;
+        self.kept[..=position].rotate_right(1);
+        Some(self.kept[0].clone())
+    }
+
+    /// A product that vectors keep; it is kept here again.
+    fn alive(&mut self, columns: usize) -> Option<Arc<Cached<T>>> {
+        let cached = self.made.iter().filter_map(Weak::upgrade).find(|cached| cached.columns == columns)?;
+        self.keep(cached.clone());
+        Some(cached)
+    }
+
+    fn keep(&mut self, cached: Arc<Cached<T>>) {
+        self.kept.insert(0, cached);
+        self.kept.truncate(MAX_PRODUCTS);
+    }
+
+    fn add(&mut self, cached: &Arc<Cached<T>>) {
+        self.made.retain(|made| made.strong_count() > 0);
+        self.made.push(Arc::downgrade(cached));
+        self.keep(cached.clone());
+    }
 }
 
 /// A product, buffers for its results, and buffers for X and Y whose rows are not contiguous.
@@ -77,7 +123,14 @@ pub struct Entry<T: Value> {
 
 impl<T: Value> Typed<T> {
     pub fn new(matrix: Arc<Csr<T>>, options: Options) -> Self {
-        Self { matrix, options, products: PerProcess::new(), last_use: AtomicU64::new(0) }
+        let (products, last_use) = (PerProcess::new(), AtomicU64::new(0));
+        Self { matrix, options, distribution: None, products, last_use }
+    }
+
+    /// The rows of this rank of a matrix that is divided between ranks.
+    pub fn distributed(distribution: Distribution<T>, options: Options) -> Self {
+        let matrix = distribution.matrix().clone();
+        Self { distribution: Some(OfProcess::new(distribution)), ..Self::new(matrix, options) }
     }
 
     /// Counts a product.
@@ -94,18 +147,19 @@ impl<T: Value> Typed<T> {
     /// The product with `columns` columns.
     pub fn product(&self, columns: usize) -> Result<Arc<Cached<T>>> {
         let mut products = lock(self.products.get());
-        if let Some(position) = products.iter().position(|cached| cached.columns == columns) {
-            products[..=position].rotate_right(1);
-            return Ok(products[0].clone());
+        if let Some(cached) = products.kept(columns).or_else(|| products.alive(columns)) {
+            return Ok(cached);
         }
         // The lock is held meanwhile, so that threads that need the same product wait for it.
-        let runtime = self.options.runtime()?;
-        let mut builder = runtime.product(self.matrix.clone()).columns(columns);
-        builder = builder.reproducible(self.options.reproducible).check(self.options.check);
-        if let Some(uses) = self.options.uses {
-            builder = builder.uses(uses);
-        }
-        let product = builder.build()?;
+        let Options { uses, reproducible, check, .. } = self.options;
+        let options = ProductOptions { uses, reproducible, check, ..ProductOptions::default() };
+        let product = match &self.distribution {
+            Some(distribution) => distribution.get()?.product(columns, options)?,
+            None => {
+                let builder = self.options.runtime()?.product(self.matrix.clone());
+                builder.columns(columns).options(options).build()?
+            }
+        };
         let entry = Mutex::new(Entry { product, packed_x: None, packed_y: None });
         let cached = Arc::new(Cached {
             columns,
@@ -114,17 +168,13 @@ impl<T: Value> Typed<T> {
             pace: Pace::default(),
             vector_paces: VectorPaces::default(),
         });
-        products.insert(0, cached.clone());
-        products.truncate(MAX_PRODUCTS);
+        products.add(&cached);
         Ok(cached)
     }
 
     /// The product with `columns` columns, if it was made and no thread makes another one.
     pub fn made_product(&self, columns: usize) -> Option<Arc<Cached<T>>> {
-        let mut products = try_lock(self.products.get())?;
-        let position = products.iter().position(|cached| cached.columns == columns)?;
-        products[..=position].rotate_right(1);
-        Some(products[0].clone())
+        try_lock(self.products.get())?.kept(columns)
     }
 
     /// Bytes that a product with `columns` columns reads and writes.
@@ -140,12 +190,12 @@ impl<T: Value> Typed<T> {
 
     /// The most recently used product; `None` before the first.
     pub fn last_product(&self) -> Option<Arc<Cached<T>>> {
-        lock(self.products.get()).first().cloned()
+        lock(self.products.get()).kept.first().cloned()
     }
 
     /// Drops all products; the next one is made anew.
     pub fn clear(&self) {
-        let products = std::mem::take(&mut *lock(self.products.get()));
+        let products = std::mem::take(&mut lock(self.products.get()).kept);
         drop(products);
     }
 }

@@ -24,6 +24,9 @@ fn exception(error: Error) -> PyErr {
         Error::Usage(_) | Error::Input { .. } => PyValueError::new_err(message),
         Error::DoesNotFit { .. } => PyMemoryError::new_err(message),
         Error::Device { .. } => DeviceError::new_err(message),
+        // By the error of the other rank.
+        Error::Rank { exit_code: 2 | 3, .. } => PyValueError::new_err(message),
+        Error::Rank { .. } => DeviceError::new_err(message),
         Error::Interrupted => PyKeyboardInterrupt::new_err(message),
         // The operating system's number makes it a FileNotFoundError or a PermissionError.
         Error::Read { path, source } | Error::Write { path, source } => match source.raw_os_error() {

@@ -12,9 +12,11 @@ mod dlpack;
 mod error;
 mod interrupt;
 mod matrix;
+mod of_process;
 mod operator;
 mod per_process;
 mod product;
+mod ranks;
 mod results;
 mod runtimes;
 mod vectors;
@@ -28,6 +30,8 @@ mod _rowloom {
     use super::error::DeviceError;
     #[pymodule_export]
     use super::operator::{Operator, from_arrays, from_file};
+    #[pymodule_export]
+    use super::ranks::Ranks;
     #[pymodule_export]
     use super::runtimes::close;
     #[pymodule_export]

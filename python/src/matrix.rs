@@ -17,13 +17,13 @@ use crate::copies::{copied, copied_columns};
 use crate::interrupt::interruptible;
 
 /// Reads or generates a matrix.
-pub fn load<T: Scalar>(py: Python<'_>, runtime: &Runtime, source: &Path) -> PyResult<Arc<Csr<T>>> {
+pub fn load<T: Scalar>(py: Python<'_>, runtime: &Runtime, source: &Path) -> PyResult<Csr<T>> {
     let (pool, source) = (runtime.pool().clone(), source.to_owned());
     let load = move || match source.to_str().and_then(|text| text.strip_prefix("gen:")) {
         Some(spec) => Csr::generate(spec),
         None => Csr::read(&source),
     };
-    interruptible(py, (), move |_| pool.install(load)).map(Arc::new)
+    interruptible(py, (), move |_| pool.install(load))
 }
 
 /// The arrays of CSR as a caller passes them: contiguous and aligned.
@@ -104,7 +104,7 @@ impl<'a, 'py> Indices<'a, 'py> {
 
 impl Parts<'_, '_> {
     /// The matrix. [`Copies`] says which arrays it uses in place.
-    pub fn matrix<T: Scalar + Element>(&self, py: Python<'_>, runtime: &Runtime) -> PyResult<Arc<Csr<T>>> {
+    pub fn matrix<T: Scalar + Element>(&self, py: Python<'_>, runtime: &Runtime) -> PyResult<Csr<T>> {
         let values = self.values.cast::<PyArray1<T>>()?;
         let entries = self.check_lengths(values.len())?;
         let copies = self.copies;
@@ -142,11 +142,10 @@ impl Parts<'_, '_> {
         let pool = runtime.pool().clone();
         // `try_new` checks all indices; the reason is looked for only if it refuses them.
         match interruptible(py, arrays, move |_| pool.install(make)) {
-            Ok(matrix) => Ok(Arc::new(matrix)),
             Err(error) if error.is_instance_of::<PyRuntimeError>(py) => {
                 Err(self.wrong_index(entries)?.unwrap_or(error))
             }
-            Err(error) => Err(error),
+            made => made,
         }
     }
 

@@ -1,19 +1,19 @@
 //! The native operator: a matrix of either value type, and its products.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use numpy::{PyArray1, PyArrayDescr};
 use pyo3::exceptions::{PyFileExistsError, PyValueError};
 use pyo3::prelude::*;
-use rowloom::Error;
 use rowloom::internal::device::{ForeignMemory, StreamHandle};
 use rowloom::internal::matrix::spy::spy_svg;
 use rowloom::internal::matrix::transpose;
-use rowloom::internal::runtime::{Check, Product, RunReport, Timeline};
+use rowloom::internal::runtime::{Check, RunReport, Timeline};
 use rowloom::internal::trace::Trace;
 use rowloom::internal::work::pitch_bytes;
+use rowloom::{Csr, Error, Runtime};
 
 use crate::cache::{Options, Typed, Value, lock};
 use crate::copies::NewArray;
@@ -21,6 +21,7 @@ use crate::error::detached;
 use crate::interrupt::interruptible;
 use crate::matrix::{Copies, Indices, Parts, load};
 use crate::product::multiply;
+use crate::ranks::{Distribution, Ranks, with_distribution};
 use crate::vectors::{self, Vectors};
 
 /// The operator of one value type.
@@ -50,9 +51,9 @@ pub struct Operator {
 }
 
 /// An operator from the arrays of CSR, which are contiguous. `copy` is true for copies of all, false for none, and `None` for
-/// copies of those that could change what the operator reads.
+/// copies of those that could change what the operator reads. With `ranks`, the arrays have the rows of this rank.
 #[pyfunction]
-#[pyo3(signature = (values, columns, row_pointers, shape, copy, devices, threads, uses, reproducible, check))]
+#[pyo3(signature = (values, columns, row_pointers, shape, copy, devices, threads, uses, reproducible, check, ranks = None))]
 #[allow(clippy::too_many_arguments)] // The options of one call.
 pub fn from_arrays(
     py: Python<'_>,
@@ -66,22 +67,47 @@ pub fn from_arrays(
     uses: Option<u64>,
     reproducible: bool,
     check: &str,
+    ranks: Option<&Ranks>,
 ) -> PyResult<Operator> {
-    let check = detached(py, || Check::named(check))?;
-    let options = Options { devices, threads, uses, reproducible, check };
-    let runtime = detached(py, || options.runtime())?;
+    let options = Options { devices, threads, uses, reproducible, check: checks(py, check, ranks)? };
     let (columns, row_pointers) = (Indices::new(columns)?, Indices::new(row_pointers)?);
     let parts = Parts { shape, values, columns, row_pointers, copies: Copies::named(copy) };
     let either = if values.cast::<PyArray1<f32>>().is_ok() {
-        Either::F32(Arc::new(Typed::new(parts.matrix(py, &runtime)?, options)))
+        Either::F32(Arc::new(made(py, options, ranks, |runtime| parts.matrix(py, runtime))?))
     } else {
-        Either::F64(Arc::new(Typed::new(parts.matrix(py, &runtime)?, options)))
+        Either::F64(Arc::new(made(py, options, ranks, |runtime| parts.matrix(py, runtime))?))
     };
     Ok(Operator { either })
 }
 
+/// The operator of the matrix that `matrix` makes; with `ranks` these are the rows of this rank.
+fn made<T: Value>(
+    py: Python<'_>,
+    options: Options,
+    ranks: Option<&Ranks>,
+    matrix: impl FnOnce(&Runtime) -> PyResult<Csr<T>>,
+) -> PyResult<Typed<T>> {
+    match ranks {
+        Some(ranks) => ranks.operator(py, options, matrix),
+        None => {
+            let runtime = detached(py, || options.runtime())?;
+            Ok(Typed::new(Arc::new(matrix(&runtime)?), options))
+        }
+    }
+}
+
+/// The option `check`. Ranks agree on errors.
+fn checks(py: Python<'_>, name: &str, ranks: Option<&Ranks>) -> PyResult<Check> {
+    let named = detached(py, || Check::named(name));
+    if let Some(ranks) = ranks {
+        ranks.agree(py, named.as_ref().err().map(ToString::to_string))?;
+    }
+    named
+}
+
 /// An operator from a matrix file, or from a generator named `gen:...`.
 #[pyfunction]
+#[pyo3(signature = (source, single_precision, devices, threads, uses, reproducible, check, ranks = None))]
 #[allow(clippy::too_many_arguments)] // The options of one call.
 pub fn from_file(
     py: Python<'_>,
@@ -92,14 +118,25 @@ pub fn from_file(
     uses: Option<u64>,
     reproducible: bool,
     check: &str,
+    ranks: Option<&Ranks>,
 ) -> PyResult<Operator> {
-    let check = detached(py, || Check::named(check))?;
-    let options = Options { devices, threads, uses, reproducible, check };
-    let runtime = detached(py, || options.runtime())?;
+    fn of<T: Value>(
+        py: Python<'_>,
+        source: &Path,
+        options: Options,
+        ranks: Option<&Ranks>,
+    ) -> PyResult<Arc<Typed<T>>> {
+        let typed = match ranks {
+            Some(ranks) => ranks.operator_of_file(py, options, source),
+            None => made(py, options, None, |runtime| load(py, runtime, source)),
+        };
+        typed.map(Arc::new)
+    }
+    let options = Options { devices, threads, uses, reproducible, check: checks(py, check, ranks)? };
     let either = if single_precision {
-        Either::F32(Arc::new(Typed::new(load(py, &runtime, &source)?, options)))
+        Either::F32(of(py, &source, options, ranks)?)
     } else {
-        Either::F64(Arc::new(Typed::new(load(py, &runtime, &source)?, options)))
+        Either::F64(of(py, &source, options, ranks)?)
     };
     Ok(Operator { either })
 }
@@ -114,6 +151,19 @@ impl Operator {
     #[getter]
     fn nnz(&self) -> usize {
         with_type!(&self.either, typed => typed.matrix.nnz())
+    }
+
+    /// Rows, columns and nonzeros of the matrix of all ranks; `None` in one process.
+    fn whole(&self, py: Python<'_>) -> PyResult<Option<(usize, usize, usize)>> {
+        with_type!(&self.either, typed => with_distribution(py, typed, Distribution::whole))
+    }
+
+    /// The first row of Y, or of X, that this rank owns, and the end of its rows; `None` in one process.
+    fn own_rows(&self, py: Python<'_>, of_x: bool) -> PyResult<Option<(u64, u64)>> {
+        with_type!(&self.either, typed => with_distribution(py, typed, |distribution| {
+            let rows = distribution.own_rows(of_x);
+            (rows.start, rows.end)
+        }))
     }
 
     #[getter]
@@ -271,8 +321,9 @@ impl Operator {
     fn plan(&self, py: Python<'_>, columns: usize) -> PyResult<String> {
         with_type!(self.either.clone(), typed => interruptible(py, (), move |_| {
             let cached = typed.product(columns)?;
-            let entry = lock(&cached.entry);
-            serde_json::to_string(entry.product.plan()).map_err(|error| Error::Internal(error.to_string()))
+            let product = &mut lock(&cached.entry).product;
+            let plan = if typed.distribution.is_some() { product.vector_plan()? } else { product.plan() };
+            serde_json::to_string(plan).map_err(|error| Error::Internal(error.to_string()))
         }))
     }
 
@@ -296,7 +347,10 @@ impl Operator {
     ) -> PyResult<Option<(f64, Vec<(String, f64)>, Vec<(String, String, String, Option<String>)>)>> {
         with_type!(self.either.clone(), typed => interruptible(py, (), move |_| {
             let Some(cached) = typed.last_product() else { return Ok(None) };
-            let entry = lock(&cached.entry);
+            let mut entry = lock(&cached.entry);
+            let product = &mut entry.product;
+            let plan = if typed.distribution.is_some() { product.vector_plan()? } else { product.plan() };
+            let names: Vec<String> = plan.devices.iter().map(|device| device.name.clone()).collect();
             let Some(report) = entry.product.last_report() else {
                 let Some((device, record)) = entry.product.foreign_record()? else { return Ok(None) };
                 let seconds = record.seconds();
@@ -306,7 +360,7 @@ impl Operator {
                 let fault = fault.clone();
                 (fault.device, fault.task, fault.error, fault.recovered_on)
             });
-            Ok(Some((report.seconds(), seconds_by_device(&entry.product, report), faults.collect())))
+            Ok(Some((report.seconds(), seconds_by_device(names, report), faults.collect())))
         }))
     }
 
@@ -352,10 +406,11 @@ impl Operator {
     }
 }
 
-fn seconds_by_device<T: Value>(product: &Product<'_, T>, report: &RunReport) -> Vec<(String, f64)> {
-    let devices = product.plan().devices.iter().enumerate().map(|(index, device)| {
+/// The seconds that each device computed, by the names of the devices.
+fn seconds_by_device(names: Vec<String>, report: &RunReport) -> Vec<(String, f64)> {
+    let devices = names.into_iter().enumerate().map(|(index, name)| {
         let computed = report.computed().filter(|computed| computed.device.index() == index);
-        (device.name.clone(), computed.map(|computed| computed.ns).sum::<u64>() as f64 / 1e9)
+        (name, computed.map(|computed| computed.ns).sum::<u64>() as f64 / 1e9)
     });
     devices.filter(|(_, seconds)| *seconds > 0.0).collect()
 }

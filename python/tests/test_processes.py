@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import rowloom
+from processes import assert_runs
 
 
 def test_threads_may_share_an_operator():
@@ -76,6 +77,31 @@ def test_an_operator_works_in_a_forked_child():
 
     assert in_child(work) == 0
     np.testing.assert_array_equal(a @ x, expected)
+
+
+def test_a_small_checked_product_uses_no_threads_but_its_own_and_works_in_a_forked_child():
+    assert_runs(
+        """
+        import os, signal, time
+
+        # Rows without values are checked one by one.
+        matrix = sparse.csr_array((np.ones(3), [1, 2, 0], [0, 1, 1, 3, 3]), shape=(4, 3))
+        x = np.ones((3, 2))
+        before = len(os.listdir("/proc/self/task"))
+        a = rowloom.csr(matrix, devices="cpu", threads=1, check="always")
+        y = a @ x
+        # The thread of the call may still end.
+        time.sleep(0.2)
+        threads = len(os.listdir("/proc/self/task"))
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            os._exit(0 if np.array_equal(a @ x, y) else 1)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert status == 0, f"the child ended with {status}"
+        assert threads == before + 1
+        """
+    )
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -142,3 +142,17 @@ def test_vectors_outlive_their_operator():
     x = rowloom.csr("gen:stencil5,n=12").vectors(2)
     x.fill(2.0)
     np.testing.assert_array_equal(x.to_numpy(), np.full((144, 2), 2.0))
+
+
+def test_vectors_of_one_operator_fit_also_after_products_with_many_other_columns_and_after_clear(a):
+    x = a.vectors(2)
+    x.fill(1.0)
+    # More numbers of columns than an operator keeps plans for.
+    for k in range(3, 14):
+        a @ np.ones((144, k))
+    y = a.vectors(2)
+    a.matmul(x, out=y)
+    a.clear()
+    z = a.vectors(2)
+    z.axpby(2.0, y, 0.0)
+    np.testing.assert_array_equal(z.to_numpy(), 2.0 * (a.to_scipy() @ np.ones((144, 2))))

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use rowloom::internal::device::network::{Communicator, thread_communicators};
+use rowloom::internal::device::network::{
+    Communicator, thread_communicators, thread_communicators_with_timeout,
+};
 use rowloom::internal::graph::{Graph, TaskId, TaskKind};
 use rowloom::internal::kernel::verify::verify;
 use rowloom::internal::matrix::{Csr, Dtype, MultiVector, generate};
@@ -305,6 +307,25 @@ fn rows_that_do_not_continue_those_of_lower_ranks_are_refused() {
 }
 
 /// Whether a task waits for one of this kind.
+#[test]
+fn an_unknown_device_of_one_rank_is_an_error_on_all_ranks() {
+    let timeout = std::time::Duration::from_secs(20);
+    let ranks: Vec<_> = thread_communicators_with_timeout(3, timeout)
+        .into_iter()
+        .map(|communicator| {
+            std::thread::spawn(move || {
+                let devices = if communicator.rank() == 1 { "nothing" } else { "cpu" };
+                let opened = Runtime::builder().devices(devices).over(communicator);
+                opened.err().map(|error| error.to_string())
+            })
+        })
+        .collect();
+    for (rank, thread) in ranks.into_iter().enumerate() {
+        let error = thread.join().unwrap().unwrap();
+        assert!(error.contains("rank 1") && error.contains("nothing"), "rank {rank}: {error}");
+    }
+}
+
 fn follows(graph: &Graph, task: TaskId, kind: TaskKind) -> bool {
     let before = graph.predecessors(task);
     before.iter().any(|&task| graph.tasks()[task.index()].kind == kind || follows(graph, task, kind))

@@ -177,13 +177,10 @@ impl<J: Job> Prepared<J> {
         let clock = self.opened.devices.clock();
         self.check_shapes(&product.x, &*product.y)?;
         let start_ns = clock.now_ns();
-        let wrong = match self.job.is_serial(0) {
-            true => self.job.compute_checked(method, product)?,
-            false => {
-                let (pool, job) = (self.pool.clone(), &self.job);
-                pool.install_spinning(|| job.compute_checked(method, product))?
-            }
-        };
+        // Also a small product: its check divides the rows, and must not do so in rayon's global pool, which a runtime neither owns nor
+        // limits, and whose threads a forked child does not have.
+        let (pool, job) = (self.pool.clone(), &self.job);
+        let wrong = pool.install_spinning(|| job.compute_checked(method, product))?;
         Ok((RunReport::of_host(start_ns, clock.now_ns()), wrong))
     }
 

@@ -1,5 +1,6 @@
 //! The rows that ranks need of each other, and the matrix of a rank with the columns renumbered.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Cluster;
@@ -57,11 +58,36 @@ fn row_bounds<T: Scalar>(cluster: &Cluster, block: &RowBlock<T>) -> Result<Vec<u
     Ok(bounds)
 }
 
-/// The matrix of this rank with the columns renumbered, and the rows of X that ranks need of each other. All ranks call this.
-pub(super) fn distributed<T: Kernels>(
-    cluster: &Cluster,
-    block: RowBlock<T>,
-) -> Result<(Csr<T>, Arc<RankLists>)> {
+/// A matrix that is divided between ranks, for products with any numbers of columns, which share it.
+#[derive(Clone)]
+pub struct Distributed<T: Scalar> {
+    /// The rows of this rank with the columns renumbered.
+    pub(super) matrix: Arc<Csr<T>>,
+    /// The rows of X that ranks need of each other.
+    pub(super) lists: Arc<RankLists>,
+}
+
+impl<T: Scalar> Distributed<T> {
+    /// The rows of this rank. Their columns have the numbers of its own rows and ghost rows of X.
+    pub fn matrix(&self) -> &Arc<Csr<T>> {
+        &self.matrix
+    }
+
+    /// The rows of X that this rank owns, and the number of all rows of X.
+    pub fn x_rows(&self) -> (Range<u64>, u64) {
+        let Span { first, rows, total } = self.lists.x;
+        (first..first + rows, total)
+    }
+
+    /// The rows of A and Y that this rank owns, and the number of all rows.
+    pub fn y_rows(&self) -> (Range<u64>, u64) {
+        let Span { first, rows, total } = self.lists.y;
+        (first..first + rows, total)
+    }
+}
+
+/// The matrix of all ranks whose rows on this rank are `block`. All ranks call this.
+pub(super) fn distributed<T: Kernels>(cluster: &Cluster, block: RowBlock<T>) -> Result<Distributed<T>> {
     let ranks = cluster.communicator();
     let (rank, size) = (ranks.rank(), ranks.size());
     let (total, cols) = (block.total_rows, block.matrix.cols() as u64);
@@ -107,5 +133,5 @@ pub(super) fn distributed<T: Kernels>(
         ghosts: sizes,
         needed,
     };
-    Ok((matrix, Arc::new(lists)))
+    Ok(Distributed { matrix: Arc::new(matrix), lists: Arc::new(lists) })
 }

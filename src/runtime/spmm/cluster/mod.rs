@@ -61,7 +61,7 @@ pub mod write;
 
 use std::sync::{Arc, Mutex};
 
-pub use distribution::RowBlock;
+pub use distribution::{Distributed, RowBlock};
 pub use division::Division;
 pub use product::{ClusterProduct, ClusterProductBuilder};
 pub use read::{RankRows, generate_rows, read_rows};
@@ -75,7 +75,7 @@ use crate::device::network::Communicator;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::Dtype;
-use crate::runtime::{ProductOptions, Runtime, RuntimeBuilder};
+use crate::runtime::{Product, ProductOptions, Runtime, RuntimeBuilder};
 
 /// The runtime of one rank of a job. Cloning it is cheap; all clones are the same.
 #[derive(Clone)]
@@ -92,7 +92,7 @@ impl Cluster {
         builder: RuntimeBuilder,
         communicator: Arc<dyn Communicator>,
     ) -> Result<Self> {
-        let runtime = sharing::shared(builder, &*communicator)?.open()?;
+        let runtime = sharing::open_shared(builder, &*communicator)?;
         let network = Network::open(communicator.clone(), runtime.clock())?;
         let direct = device_memory::is_used(&*communicator)?;
         Ok(Self { runtime, communicator, network: Arc::new(Mutex::new(network)), direct })
@@ -146,5 +146,27 @@ impl Cluster {
     /// A product with a matrix of which this rank has the rows `rows`.
     pub fn product<T: Kernels>(&self, rows: RowBlock<T>) -> ClusterProductBuilder<T> {
         ClusterProductBuilder::new(self.clone(), rows)
+    }
+
+    /// The matrix of which this rank has the rows `rows`, for products with several numbers of columns. All ranks call this.
+    #[doc(hidden)]
+    pub fn distribute<T: Kernels>(&self, rows: RowBlock<T>) -> Result<Distributed<T>> {
+        distribution::distributed(self, rows)
+    }
+
+    /// A product with `k` columns, on [`Vectors`](crate::runtime::Vectors) only. Kernels are canonical whatever the options say. All
+    /// ranks call this.
+    #[doc(hidden)]
+    pub fn product_of<T: Kernels>(
+        &self,
+        matrix: &Distributed<T>,
+        k: usize,
+        options: ProductOptions,
+    ) -> Result<Product<'static, T>> {
+        let options = ProductOptions { reproducible: true, ..options };
+        let builder = self.runtime.product(matrix.matrix.clone()).columns(k).options(options);
+        let mut product = builder.ranks(matrix.lists.clone()).build()?;
+        product.vector_plan()?;
+        Ok(product)
     }
 }

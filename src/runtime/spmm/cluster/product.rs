@@ -1,6 +1,6 @@
 //! A product of all ranks.
 
-use super::distribution::{RowBlock, distributed};
+use super::distribution::RowBlock;
 use super::{Cluster, MessagesOfDevices};
 use crate::device::Description;
 use crate::error::{Error, Result};
@@ -43,11 +43,7 @@ impl<T: Kernels> ClusterProductBuilder<T> {
             return Err(Error::usage("a product needs at least one column"));
         }
         let nonzeros = rows.matrix.nnz() as u64;
-        let (matrix, lists) = distributed(&cluster, rows)?;
-        let options = ProductOptions { reproducible: true, ..options };
-        let builder = cluster.runtime().product(matrix).columns(k).options(options).ranks(lists);
-        let mut product = builder.build()?;
-        product.vector_plan()?;
+        let product = cluster.product_of(&cluster.distribute(rows)?, k, options)?;
         Ok(ClusterProduct { cluster, product, nonzeros })
     }
 }

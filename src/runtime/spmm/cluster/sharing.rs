@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use super::agreement::agree;
 use crate::device::cuda;
 use crate::device::network::Communicator;
 use crate::error::{Advice, Error, Result};
 use crate::machine::{Machine, may_have_nvidia_gpu};
-use crate::runtime::{DeviceWord, Devices, RuntimeBuilder};
+use crate::runtime::{DeviceWord, Devices, Runtime, RuntimeBuilder};
 
 /// What a rank may use, as it tells the others.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -19,8 +20,8 @@ struct Usable {
     visible_cards: Option<String>,
 }
 
-/// `builder`, with the share of this rank in its host.
-pub(super) fn shared(builder: RuntimeBuilder, ranks: &dyn Communicator) -> Result<RuntimeBuilder> {
+/// The runtime that `builder` opens with the share of this rank in its host. All ranks have one, or all have an error.
+pub(super) fn open_shared(builder: RuntimeBuilder, ranks: &dyn Communicator) -> Result<Runtime> {
     let mut machine = Machine::detect();
     let own = Usable {
         cpus: machine.usable_cpus.clone(),
@@ -39,14 +40,17 @@ pub(super) fn shared(builder: RuntimeBuilder, ranks: &dyn Communicator) -> Resul
         let same = || local.iter().filter(|(_, usable)| is_same(usable));
         (same().take_while(|(rank, _)| *rank < ranks.rank()).count(), same().count().max(1))
     };
-    let devices: Devices = builder.asked_devices().parse().map_err(Error::usage)?;
-    let devices = divided_cards(&devices, place(&|usable| usable.visible_cards == own.visible_cards))?;
     let (index, count) = place(&|usable| usable.cpus == own.cpus);
     if count > 1 {
         machine.usable_cpus = share_of(&cores(&machine), index, count);
         machine.usable_threads = (machine.usable_threads / count).clamp(1, machine.usable_cpus.len());
     }
-    Ok(builder.machine(machine).devices(devices.name()))
+    let open = || {
+        let devices: Devices = builder.asked_devices().parse().map_err(Error::usage)?;
+        let devices = divided_cards(&devices, place(&|usable| usable.visible_cards == own.visible_cards))?;
+        builder.machine(machine).devices(devices.name()).open()
+    };
+    agree(ranks, open())
 }
 
 /// For each core its hardware threads that this process may use; cores of a package follow one another.
