@@ -1,4 +1,4 @@
-"""Random use of the package by several threads: `python soak.py SECONDS [--seed N] [--threads 8]`.
+"""Random use of the package by several threads: `python soak.py SECONDS [--seed N] [--threads 8] [--without ACTION]`.
 
 Every Y is compared with SciPy. The program fails on a wrong Y, an exception that is not expected, a process that crashes, a hang, and on
 memory, threads or file descriptors that grow. It runs rounds of a few seconds; between rounds nothing but the package itself is left,
@@ -24,7 +24,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import rowloom
-from scipy import sparse
+from soak_inputs import DEVICES, THREADS, integers, new_shared, random_x
 
 try:
     import joblib
@@ -38,106 +38,12 @@ HANG_SECONDS = 90
 CHILD_SECONDS = 60
 #: Memory that may be added after the first third of the rounds: caches of allocators, of each thread.
 ALLOWED_GROWTH_MIB = 64
-DEVICES = ["cpu", "emu:0", "cpu,emu:0"]
-THREADS = [None, 1, 2]
-COLUMNS = [None, 1, 2, 3, 5, 8, 13]
 #: Operators that threads share.
 SHARED = 6
 
 
 class Interrupted(Exception):
     """Raised in a thread while it computes."""
-
-
-class Shared:
-    """An operator, and the matrix that it must be equal to. Values are small integers, so that all sums are exact."""
-
-    def __init__(self, operator, matrix):
-        self.operator = operator
-        self.matrix = matrix
-
-
-def integers(random, shape, dtype):
-    return random.integers(-4, 5, shape).astype(dtype)
-
-
-def random_matrix(random, square=False):
-    rows = int(random.integers(1, 1500))
-    columns = rows if square else int(random.integers(1, 1500))
-    dtype = random.choice([np.float64, np.float32])
-    lengths = random.integers(0, 9, rows)
-    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(random.choice([np.int32, np.int64]))
-    indices = random.integers(0, columns, indptr[-1]).astype(indptr.dtype)
-    matrix = sparse.csr_array((rows, columns), dtype=dtype)
-    matrix.data, matrix.indices, matrix.indptr = integers(random, indptr[-1], dtype), indices, indptr
-    if random.random() < 0.5:
-        matrix.sum_duplicates()
-    return matrix
-
-
-def in_other_memory(random, arrays, folder):
-    """Copies of arrays in memory of another kind: read-only, bytes, or a mapped file whose name is gone."""
-    kind = random.integers(0, 4)
-    if kind == 0:
-        return [array.copy() for array in arrays]
-    if kind == 1:
-        copies = [array.copy() for array in arrays]
-        for copied in copies:
-            copied.setflags(write=False)
-        return copies
-    if kind == 2:
-        return [np.frombuffer(array.tobytes(), array.dtype) for array in arrays]
-    mapped = []
-    for array in arrays:
-        # A file without bytes cannot be mapped.
-        if len(array) == 0:
-            mapped.append(array.copy())
-            continue
-        path = tempfile.mktemp(suffix=".npy", dir=folder)
-        np.save(path, array)
-        mapped.append(np.load(path, mmap_mode="r"))
-        os.unlink(path)
-    return mapped
-
-
-def new_shared(random, folder, square=False):
-    matrix = random_matrix(random, square)
-    options = {
-        "devices": str(random.choice(DEVICES)),
-        "threads": THREADS[random.integers(0, len(THREADS))],
-        "reproducible": bool(random.random() < 0.3),
-        "check": str(random.choice(["first", "always", "never"])),
-    }
-    kind = random.integers(0, 4)
-    if kind == 0:
-        operator = rowloom.csr(matrix.copy(), copy=[None, True][random.integers(0, 2)], **options)
-    elif kind == 1:
-        path = tempfile.mktemp(suffix=".npz", dir=folder)
-        # A file has the index type of SciPy's choice and neither unsorted entries nor duplicates.
-        matrix.sum_duplicates()
-        sparse.save_npz(path, matrix, compressed=False)
-        operator = rowloom.csr(path, dtype=matrix.dtype, **options)
-        os.unlink(path)
-    else:
-        arrays = in_other_memory(random, (matrix.data, matrix.indices, matrix.indptr), folder)
-        copy = [None, True, False][random.integers(0, 3)]
-        # The arrays are gone afterwards, apart from what the operator holds.
-        operator = rowloom.csr(tuple(arrays), shape=matrix.shape, copy=copy, **options)
-    return Shared(operator, matrix)
-
-
-def random_x(random, rows, dtype):
-    columns = COLUMNS[random.integers(0, len(COLUMNS))]
-    layout = random.integers(0, 4)
-    if columns is None:
-        return integers(random, 2 * rows, dtype)[::2] if layout == 0 else integers(random, rows, dtype)
-    if layout == 0:
-        return np.asfortranarray(integers(random, (rows, columns), dtype))
-    if layout == 1:
-        return integers(random, (rows, columns + 2), dtype)[:, 1:-1]
-    if layout == 2:
-        return integers(random, (rows, columns), dtype)[::-1]
-    return integers(random, (rows, columns), dtype)
 
 
 def check(y, expected):
@@ -158,6 +64,7 @@ class Worker:
         ]  # fmt: skip
         if joblib is not None:
             self.actions += [(1, self.joblib_file), (0.1, self.joblib_workers)]
+        self.actions = [(weight, action) for weight, action in self.actions if action.__name__ not in soak.without]
 
     def run(self):
         weights = np.array([weight for weight, _ in self.actions], float)
@@ -384,8 +291,8 @@ def product_of(operator, x):
 class Soak:
     """All rounds."""
 
-    def __init__(self, seed, threads, folder):
-        self.seed, self.threads, self.folder = seed, threads, folder
+    def __init__(self, seed, threads, folder, without):
+        self.seed, self.threads, self.folder, self.without = seed, threads, folder, without
         self.round_ended = threading.Event()
         self.starts_processes = threading.Semaphore(1)
         self.counts = [collections.Counter() for _ in range(threads + 1)]
@@ -460,8 +367,10 @@ class Soak:
                     np.testing.assert_allclose(vectors.norm(), 2 * np.sqrt(one.matrix.shape[0]), rtol=1e-6)
         except Interrupted:
             self.count(self.threads, "signal")
-        except Exception:
-            self.fail(f"main thread:\n{traceback.format_exc()}")
+        except Exception as error:
+            # NumPy may fail to close a file that it was writing, and raises that instead.
+            if not isinstance(error.__context__, Interrupted):
+                self.fail(f"main thread:\n{traceback.format_exc()}")
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
@@ -504,6 +413,8 @@ def main():
     parser.add_argument("seconds", type=float)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--threads", type=int, default=8)
+    # AddressSanitizer's allocator cannot be used in a child that is forked while other threads allocate: --without forked.
+    parser.add_argument("--without", action="append", default=[], metavar="ACTION")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else int.from_bytes(os.urandom(4), "little")
     print(f"seed {seed}, {arguments.threads} threads", flush=True)
@@ -512,7 +423,7 @@ def main():
     faulthandler.dump_traceback_later(2 * HANG_SECONDS, exit=True)
     signal.signal(signal.SIGALRM, interrupt)
     with tempfile.TemporaryDirectory() as folder:
-        soak = Soak(seed, arguments.threads, folder)
+        soak = Soak(seed, arguments.threads, folder, arguments.without)
         end = time.monotonic() + arguments.seconds
         soak.warm_up()
         rounds = []
