@@ -331,7 +331,7 @@ mod tests {
         let error = Error::usage("a chunk is too large").advise([Advice::MoreChunks]);
         assert_eq!(error.message(), "a chunk is too large");
         assert_eq!(error.advice(), ["MoreChunks"]);
-        assert_eq!(error.to_string(), "a chunk is too large; use more `ProductOptions::chunks`");
+        assert_eq!(error.to_string(), "a chunk is too large; use a plan with more chunks");
         assert_eq!(error.for_client(|_| Some("use --chunks")), "a chunk is too large; use --chunks");
         assert_eq!(error.for_client(|_| None), error.message());
     }

@@ -419,12 +419,12 @@ mod tests {
         let error = |name: &str| KernelId::by_name(name).unwrap_err().to_string();
         assert!(error("csr_vektor").contains("'csr_vektor' (did you mean 'csr_vector'?)"));
         assert!(error("csr_vector_subwarp_w44").contains("did you mean 'csr_vector_subwarp_w4'?"));
-        assert!(error("zzz").ends_with("unknown kernel 'zzz'; `kernel::kernels_for(…)` lists the kernels"));
+        assert!(error("zzz").ends_with("unknown kernel 'zzz'; docs/kernels.md lists the kernels"));
         assert!(
             error("gemm_blocked")
-                .ends_with("unknown kernel 'gemm_blocked'; `kernel::kernels_for(…)` lists the kernels")
+                .ends_with("unknown kernel 'gemm_blocked'; docs/kernels.md lists the kernels")
         );
         let error = KindOfWork::Gemm.kernel("gemm_naiv").unwrap_err().to_string();
-        assert!(error.contains("did you mean 'gemm_naive'?); `kernel::kernels_for(…)`"), "{error}");
+        assert!(error.contains("did you mean 'gemm_naive'?); docs/kernels.md"), "{error}");
     }
 }

@@ -50,7 +50,8 @@ impl<'a, T: Scalar> From<MultiVectorViewMut<'a, T>> for MatMut<'a, T> {
             return Self::from_row_major_slice_mut(&mut [], rows, k);
         }
         let data = &mut view.into_data()[..(rows - 1) * distance + k];
-        Self::from_row_major_slice_with_stride_mut(data, rows, k, distance)
+        // `from_row_major_slice_with_stride_mut` of faer 0.24.4 exchanges the strides.
+        Self::from_column_major_slice_with_stride_mut(data, k, rows, distance).transpose_mut()
     }
 }
 

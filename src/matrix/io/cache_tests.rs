@@ -114,7 +114,7 @@ fn every_changed_byte_and_every_missing_end_is_noticed() {
         changed[at] ^= 0x10;
         std::fs::write(&path, changed).unwrap();
         let reason = refusal(&path);
-        assert!(reason.contains("write_cache"), "byte {at}: {reason}");
+        assert!(reason.contains("rowloom convert"), "byte {at}: {reason}");
     }
     for length in 0..whole.len() {
         std::fs::write(&path, &whole[..length]).unwrap();
