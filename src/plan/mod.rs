@@ -1,6 +1,6 @@
 //! Plans: the device, kernel and memory of every chunk, the reasons, and the task graph of a product.
 //!
-//! A [`Plan`] is plain data. [`make`] accesses no device and reads no values of A, and the same request gives the same plan. Plans
+//! A [`Plan`] is plain data. `make` accesses no device and reads no values of A, and the same request gives the same plan. Plans
 //! can be saved, loaded and compared, and made for machines that are not present.
 
 mod balance;

@@ -1,6 +1,6 @@
 //! Reports: figures and one page, made of plain data.
 //!
-//! [`svg`] draws a figure as a file, [`timeline_svg`] a run, and [`html`] makes one page of a whole [`Report`] that opens without
+//! [`svg`] draws a figure as a file, [`timeline_svg`] a run, and `html` makes one page of a whole [`Report`] that opens without
 //! a network. All text is escaped; a value that is not a finite number leaves a gap and is counted below the figure.
 //!
 //! ```

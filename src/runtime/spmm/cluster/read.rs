@@ -5,7 +5,7 @@
 //! | `.rlm` | the row pointers at the boundaries, its own rows (mapped), and the checksums of its own blocks |
 //! | `.mtx` | the lines that begin in its share of the bytes; entries are sent to the owners of their rows |
 //! | `gen:` | nothing: it generates its own rows |
-//! | `.mtx.gz`, `.tar.gz`, `.npz` | rank 0 reads all of A and sends the others their rows ([`super::read_whole`]) |
+//! | `.mtx.gz`, `.tar.gz`, `.npz` | rank 0 reads all of A and sends the others their rows (`read_whole`) |
 //!
 //! The rows are those that a single process reads, bit for bit and in the same order. An error is the same on all ranks, and is the
 //! error of a single process where the input is at fault. All functions are collective.
