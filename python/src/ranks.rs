@@ -219,7 +219,7 @@ fn own_library() -> Option<String> {
 /// The ranks of a duplicate of the communicator whose handle is at `address`.
 #[cfg(feature = "mpi")]
 fn duplicated(address: usize) -> Result<Arc<dyn Communicator>> {
-    use rowloom::internal::device::network::RANK_TIMEOUT;
+    use rowloom::internal::device::completion::RANK_TIMEOUT;
     let handle = address as *const mpi::ffi::MPI_Comm;
     // Safety: the Python layer, the only caller, gives the address of a handle of mpi4py, whose communicator is neither null nor between
     // two groups. It uses the same MPI library, which it has initialised, and the object is kept alive.
