@@ -138,7 +138,6 @@ unsafe fn sums_of_eight<T: Number + LaneValue, L: Lanes>(x: &[T], distance: usiz
 #[inline(always)]
 unsafe fn form_sum_of_x<T: Number + LaneValue, L: Lanes>(rows: &RowsOfProduct<'_, T>, column: usize) {
     let first = column / LANES * LANES;
-    let values = &rows.x[column * rows.x_distance..][..rows.weights.len()];
     // SAFETY: the caller ensures the instruction set of `L`.
     unsafe {
         if let Some(known) = rows.sums_of_x.get(first..first + LANES) {
@@ -148,6 +147,7 @@ unsafe fn form_sum_of_x<T: Number + LaneValue, L: Lanes>(rows: &RowsOfProduct<'_
                 keep(known, sum);
             }
         } else {
+            let values = &rows.x[column * rows.x_distance..][..rows.weights.len()];
             keep(&rows.sums_of_x[column], sum::<T, L, false>(values, rows.weights));
         }
     }
