@@ -1,6 +1,6 @@
-"""The CUDA kernels as shared libraries for the emulator, and the differential oracle that loads them.
+"""The CUDA kernels as shared libraries for the emulator, and the programs that load them: the differential oracle and the unit tests.
 
-The oracle is built by cargo and linked with one library for each kernel. Another library of the same kernel replaces it in a run,
+Both are built by cargo and linked with one library for each kernel. Another library of the same kernel replaces it in a run,
 without cargo and without the linker.
 """
 
@@ -37,6 +37,9 @@ NAMES = {
     "vector_rows": [None],
     "vector_sums": [None],
 }
+# The unit tests that compare the kernels of a file with the CPU, by the first word of its name. Those of the other kernels take minutes
+# and draw less than the oracle.
+TESTS = {word: f"device::emulated::{tests}" for word, tests in [("gemm", "dense_tests"), ("colmean", "dense_tests"), ("vector", "vector_tests")]}
 # A run is an endless loop after so much processor time more than it was asked for: the longest cases take less.
 HANG_CPU_SECONDS = 15
 # A run that waits for nothing has ended by then even on a busy machine.
@@ -44,9 +47,13 @@ HANG_SECONDS = 300
 
 
 def including(file):
-    """The kernels whose text has a file of the folder, the shortest first: they compile fastest. `sell` is short and computes vectors."""
+    """The kernels whose text has a file of the folder: the shortest of each family of the oracle first, since each family uses other
+    parts of a file, then the next ones. Short kernels compile fastest. `sell` is short and computes vectors."""
     paths = sorted(KERNELS.glob("*.cu"), key=lambda path: (path.stem != "sell", len(whole_text(path, {})), path.name))
-    return [path for path in paths if path.name == file or f'#include "{file}"\n' in path.read_text()]
+    paths = [path for path in paths if path.name == file or f'#include "{file}"\n' in path.read_text()]
+    families = [path.stem.split("_")[0] if path.stem.split("_")[0] in FAMILIES else "emu" for path in paths]
+    turn = {path: families[:at].count(families[at]) for at, path in enumerate(paths)}
+    return sorted(paths, key=turn.get)
 
 
 def whole_text(path, changed):
@@ -102,18 +109,19 @@ def link_library(path, folder, *flags):
 
 
 class Emulated:
-    """The oracle with the kernels of this checkout."""
+    """The oracle and the unit tests with the kernels of this checkout."""
 
-    def __init__(self, keeps_oracle=False, jobs=1):
+    def __init__(self, keeps_programs=False, jobs=1):
         self.base = (FOLDER / "base").resolve()
         self.base.mkdir(parents=True, exist_ok=True)
         self.kernels = sorted(KERNELS.glob("*.cu"))
         with workers(jobs) as pool:
             self.assembly = dict(zip(self.kernels, pool.map(self.base_of, self.kernels)))
         self.passing, self.trying = set(), threading.Lock()
-        self.oracle = FOLDER.resolve() / "oracle"
-        if not (keeps_oracle and self.oracle.exists()):
-            shutil.copy(self.build(), self.oracle)
+        self.oracle, self.tests = FOLDER.resolve() / "oracle", FOLDER.resolve() / "unit_tests"
+        if not (keeps_programs and self.oracle.exists() and self.tests.exists()):
+            shutil.copy(self.build("oracle", "--profile", "dev", "--bench", "oracle"), self.oracle)
+            shutil.copy(self.build("rowloom", "--profile", "test", "--lib"), self.tests)
 
     def base_of(self, path):
         """The assembly language of an unchanged kernel, whose library is made too."""
@@ -127,20 +135,20 @@ class Emulated:
         link_library(path, self.base)
         return text
 
-    def build(self):
-        """Builds the oracle; libraries on the linker's line come before the kernels in the crate."""
+    def build(self, name, *target):
+        """Builds a program; libraries on the linker's line come before the kernels in the crate."""
         linker = FOLDER.resolve() / "linker"
         libraries = " ".join(f"-lemulated_{path.stem}" for path in self.kernels)
         linker.write_text(
             f'#!/bin/sh\nexec cc -L"{self.base}" -Wl,--no-as-needed {libraries} -Wl,--as-needed -Wl,--export-dynamic "$@"\n'
         )
         linker.chmod(0o755)
-        command = ["cargo", "rustc", "--profile", "dev", "--bench", "oracle", "--message-format", "json-render-diagnostics"]
+        command = ["cargo", "rustc", *target, "--message-format", "json-render-diagnostics"]
         built = subprocess.run([*command, "--", "-C", f"linker={linker}"], stdout=subprocess.PIPE, text=True, check=True)
-        found = re.findall(r'"executable":"([^"]*/oracle-[^"]*)"', built.stdout)
+        found = re.findall(rf'"executable":"([^"]*/{name}-[^"]*)"', built.stdout)
         undefined = subprocess.run(["nm", "-D", "--undefined-only", found[-1]], capture_output=True, text=True, check=True)
         if " csr_scalar_v1_f64" not in undefined.stdout:
-            sys.exit("the oracle has kernels of its own")
+            sys.exit(f"{name} has kernels of its own")
         return found[-1]
 
     def expect_to_pass(self, path):
@@ -148,9 +156,10 @@ class Emulated:
         with self.trying:
             if path in self.passing:
                 return
-            wrong = self.run_oracle(path, self.base / f"libemulated_{path.stem}.so", 1, 0.5)
+            library = self.base / f"libemulated_{path.stem}.so"
+            wrong = self.run_oracle(path, library, 1, 0.5) or self.run_tests(path, library)
             if wrong:
-                sys.exit(f"{path}, unchanged: {wrong}: {self.base / 'oracle.log'}")
+                sys.exit(f"{path}, unchanged: {wrong}: {self.base}/*.log")
             self.passing.add(path)
 
     def compile_mutant(self, path, changed):
@@ -185,12 +194,24 @@ class Emulated:
                 seed += 1
         return ""
 
+    def run_tests(self, path, library):
+        """Why the unit tests fail with a library of a kernel; an empty text if they pass."""
+        tests = TESTS.get(path.stem.split("_")[0])
+        if tests is None:
+            return ""
+        with open(library.parent / "tests.log", "w") as log:
+            try:
+                ended = subprocess.run([self.tests, tests], env=with_library(library, self.base), stdout=log, stderr=log, timeout=HANG_SECONDS)
+            except subprocess.TimeoutExpired:
+                return "no end"
+        return "" if ended.returncode == 0 else f"{tests} fail"
+
     def one_run(self, words, library, seconds):
         """Why the oracle fails, if it does, and the processor time of the run."""
         with open(library.parent / "oracle.log", "w+") as log:
             process = subprocess.Popen(
                 [self.oracle, *words],
-                env={**os.environ, "LD_LIBRARY_PATH": f"{library.parent}:{self.base}", "RUST_BACKTRACE": "0"},
+                env=with_library(library, self.base),
                 cwd=library.parent,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -208,6 +229,11 @@ class Emulated:
             process.kill()
             process.wait()
         return wrong, spent
+
+
+def with_library(library, base):
+    """The environment of a program that loads a library of one kernel, and those of `base` of the others."""
+    return {**os.environ, "LD_LIBRARY_PATH": f"{library.parent}:{base}", "RUST_BACKTRACE": "0"}
 
 
 def cpu_seconds(process):

@@ -6,15 +6,15 @@
     .ci/mutants cuda --file lanes.cuh         mutants of one file only
     .ci/mutants cuda --iterate                the unlisted survivors of the last run again; with --oracle-seed and --seconds for other cases
     .ci/mutants cuda --list                   prints the draw and runs nothing
-    .ci/mutants cuda --jobs 16                16 mutants at a time; with --keep-oracle it needs no cargo
+    .ci/mutants cuda --jobs 16                16 mutants at a time; with --keep-programs it needs no cargo
 
-A mutant is one change in the text of a kernel (kernel_mutations.py). The differential oracle (benches/oracle) runs with it: a wrong
-product, a fault that the emulator finds, a crash or an endless loop catches it. Mutants that do not compile do not count, nor do
-those that compile to the same code.
+A mutant is one change in the text of a kernel (kernel_mutations.py). The differential oracle (benches/oracle) runs with it, then the unit
+tests of the kernels: a wrong product, a fault that the emulator finds, a crash or an endless loop catches it. Mutants that do not
+compile do not count, nor do those that compile to the same code.
 
-The oracle is linked once, with each kernel in a shared library of its own; a mutant is a new library for each file that its text is
+The programs are linked once, with each kernel in a shared library of its own; a mutant is a new library for each file that its text is
 in. Fails if a mutant survives that kernels/mutants-survivors.txt does not have. Each line of this list is a mutant without its position
-and, after `#`, the reason why the oracle cannot catch it.
+and, after `#`, the reason why no test can catch it.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def judge(mutant, emulated, options):
             continue
         tried += 1
         emulated.expect_to_pass(source)
-        caught = emulated.run_oracle(source, library, options.oracle_seed, options.seconds)
+        caught = emulated.run_oracle(source, library, options.oracle_seed, options.seconds) or emulated.run_tests(source, library)
         if caught:
             return "caught", f"{source.name}: {caught}"
         if tried == options.sources:
@@ -109,13 +109,13 @@ def main():
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
     parser.add_argument("--oracle-seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=6, help="of processor time of the oracle, for each kernel of a file")
-    parser.add_argument("--sources", type=int, default=3, help="kernels with the text of a .cuh file that are tried at most")
+    parser.add_argument("--sources", type=int, default=6, help="kernels with the text of a .cuh file that are tried at most")
     parser.add_argument("--file", action="append", help="a file in kernels/")
     parser.add_argument("--iterate", action="store_true")
     parser.add_argument("--resume", action="store_true", help="the mutants of the draw that the last run did not reach")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--jobs", type=int, default=1, help="mutants that run at a time")
-    parser.add_argument("--keep-oracle", action="store_true", help="does not build the oracle again: cargo does so after each commit")
+    parser.add_argument("--keep-programs", action="store_true", help="does not build the oracle and the tests again: cargo does so after each commit")
     options = parser.parse_args()
 
     files = sorted([*KERNELS.glob("*.cu"), *KERNELS.glob("*.cuh")])
@@ -135,7 +135,7 @@ def main():
     if options.list:
         print(*(f"{mutant.file}:{mutant.line}: {mutant.name()}" for mutant in chosen), sep="\n")
         return 0
-    emulated, writing = Emulated(options.keep_oracle, options.jobs), threading.Lock()
+    emulated, writing = Emulated(options.keep_programs, options.jobs), threading.Lock()
 
     def one(numbered):
         number, mutant = numbered

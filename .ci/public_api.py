@@ -22,11 +22,17 @@ MOST_ITEMS = 300
 
 
 def rustdoc():
-    """The library as rustdoc describes it in JSON, which needs a switch for unstable options."""
+    """The library as rustdoc describes it in JSON, which needs a switch for unstable options.
+
+    Only rustdoc gets the switch: with it, cargo would compile the dependencies again."""
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    target.mkdir(exist_ok=True)
+    wrapper = target.resolve() / "rustdoc-unstable"
+    wrapper.write_text('#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc "$@"\n')
+    wrapper.chmod(0o755)
     command = ["cargo", "rustdoc", "--quiet", "--lib", "--features", FEATURES, "--"]
     command += ["-Z", "unstable-options", "--output-format", "json", "--document-hidden-items", "--cap-lints", "allow"]
-    subprocess.run(command, cwd=ROOT, env={**os.environ, "RUSTC_BOOTSTRAP": "1"}, check=True)
-    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "RUSTDOC": str(wrapper)}, check=True)
     return json.loads((target / "doc" / "rowloom.json").read_text())
 
 

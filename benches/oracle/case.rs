@@ -184,9 +184,10 @@ fn work(family: Family, size: Size) -> usize {
     }
 }
 
-/// Requests of a case.
-fn draws(family: Family, is_large: bool) -> usize {
+/// Requests of a case. A run of one kernel has more matrices instead, since its options matter less.
+fn draws(family: Family, is_large: bool, is_one_kernel: bool) -> usize {
     match family {
+        Family::Emulated if is_one_kernel => 2,
         Family::Cpu if is_large => 4,
         Family::Cpu => 40,
         Family::Emulated if is_large => 2,
@@ -232,7 +233,10 @@ impl Operand {
                 let products = if is_dense { a.rows * a.cols } else { a.nnz() };
                 // Long rows with many columns: the widest forms of GPU kernels cut rows, too.
                 let is_long = matches!(structure, Structure::EdgeLengths | Structure::OneLong);
+                // Of a copy, so that seeds keep their cases.
+                let is_widest = random.clone().one_in(20);
                 let times = match family {
+                    Family::Emulated if is_long && is_widest => 24,
                     Family::Emulated if is_long && random.one_in(4) => 6,
                     // More rows and more columns than a tile.
                     Family::Gemm if random.one_in(6) => 10,
@@ -316,7 +320,7 @@ fn run_as<T: Value>(drawing: &mut Drawing, family: Family, lab: &mut Lab) -> Tal
         Family::Runtime | Family::Emulated | Family::Cuda => runtime::devices(&mut drawing.random, &lists),
         _ => ("cpu", 1),
     };
-    for _ in 0..draws(family, is_large) {
+    for _ in 0..draws(family, is_large, drawing.restrictions.kernel.is_some()) {
         let is_whole = match family {
             Family::Cpu => is_large,
             _ => drawing.random.one_in(4),

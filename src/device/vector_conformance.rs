@@ -15,8 +15,8 @@ use crate::graph::{Demand, DeviceId};
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::rows::{self, Factor};
 use crate::kernel::vectors::sums::{partial_results, sum};
-use crate::kernel::vectors::{PartialResults, Sum};
-use crate::matrix::{MultiVector, MultiVectorView, Scalar};
+use crate::kernel::vectors::{PartialResults, Sum, WEIGH_BLOCK_ROWS};
+use crate::matrix::{Dtype, MultiVector, MultiVectorView, Scalar};
 
 /// A device that runs one operation at a time.
 pub(crate) struct Subject<'pool> {
@@ -59,6 +59,7 @@ pub(crate) fn check_case<T: Kernels>(subject: &mut Subject<'_>, case: Case) {
     listed_rows_are_copied::<T>(subject, case);
     products_with_a_small_matrix_equal_the_cpu::<T>(subject, case);
     partial_results_equal_the_cpu::<T>(subject, case);
+    weighted_sums_are_as_defined::<T>(subject, case);
 }
 
 impl<'pool> Subject<'pool> {
@@ -255,6 +256,37 @@ fn partial_results_equal_the_cpu<T: Kernels>(subject: &mut Subject<'_>, case: Ca
         partial_results(which, x.view(), y.view(), &mut expected).unwrap();
         assert_eq!(bits(&found), bits(&expected), "{which:?} {case:?}");
     }
+}
+
+/// Small integers, whose sums are exact in any order.
+fn weighted_sums_are_as_defined<T: Kernels>(subject: &mut Subject<'_>, case: Case) {
+    let Case { rows, columns: (_, k), padding } = case;
+    if rows == 0 {
+        return;
+    }
+    let mut y = values::<T>(rows, k, padding.1, 2);
+    let element = |row: usize, column: usize| ((7 * row + 13 * column) % 41) as f64 - 20.0;
+    for row in 0..rows {
+        let of_row = y.row_mut(row).iter_mut().enumerate();
+        of_row.for_each(|(column, value)| *value = T::from_f64(element(row, column)));
+    }
+    let weights = |row: usize| [(5 * row % 17) as f64 - 8.0, (1 + row % 3) as f64];
+    let uploaded = subject.upload(&(0..rows).flat_map(weights).collect::<Vec<f64>>());
+    let (blocks, columns) = (rows.div_ceil(WEIGH_BLOCK_ROWS), 2 * k);
+    let memory = subject.memory(blocks * columns * size_of::<f64>());
+    let device_y = subject.rows(&y);
+    subject.launch(VectorLaunch::weigh(uploaded, device_y, memory)).unwrap();
+    let (dtype, leading_dimension) = (Dtype::F64, columns as u64);
+    let partials =
+        DeviceRows { dtype, memory, rows: blocks as u64, columns: leading_dimension, leading_dimension };
+    let mut expected = vec![0.0; blocks * columns];
+    for (row, column) in (0..rows).flat_map(|row| (0..k).map(move |column| (row, column))) {
+        let ([weight, of_square], value) = (weights(row), element(row, column));
+        let block = &mut expected[row / WEIGH_BLOCK_ROWS * columns..][..columns];
+        block[column] += weight * value;
+        block[k + column] += (of_square * value) * (of_square * value);
+    }
+    assert_eq!(subject.download::<f64>(partials), expected, "weighted sums {case:?}");
 }
 
 fn device_partials<T: Kernels>(

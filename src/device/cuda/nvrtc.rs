@@ -201,9 +201,9 @@ pub(super) mod tests {
         let Some(nvrtc) = nvrtc() else { return };
         for kernel in CUDA_KERNELS {
             let forms = Forms::of(&launch(kernel.id, Dtype::F64, 8), H200).unwrap();
-            for form in [forms.generic.map(|generic| generic.source), forms.exact].into_iter().flatten() {
-                assert!(nvrtc.compile(&form).unwrap().starts_with(b"\x7fELF"), "{form:?}");
-            }
+            // Where there are both, the generic one has all entries of the file, which takes long; .ci/compile_kernels.py compiles them.
+            let form = forms.exact.or(forms.generic.map(|generic| generic.source)).unwrap();
+            assert!(nvrtc.compile(&form).unwrap().starts_with(b"\x7fELF"), "{form:?}");
         }
     }
 
