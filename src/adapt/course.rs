@@ -86,7 +86,7 @@ impl Alternative {
         Self { processors, predicted_s, set_up_s, is_ready, is_refused, remembered_s, seconds, settled_s }
     }
 
-    /// The median of the later half of its products since the last change to it, once there are enough; until then the one of before.
+    /// The median of the later half of its products since the last change to it, once there are enough; until then the median before that change.
     pub fn steady_state_s(&self) -> Option<f64> {
         let wanted =
             if self.processors == Processors::Both { WANTED_SHARED_PRODUCTS } else { WANTED_PRODUCTS };

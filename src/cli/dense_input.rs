@@ -22,7 +22,7 @@ pub struct DenseInput<T: Scalar> {
     pub name: String,
     /// The values.
     pub values: Arc<MultiVector<T>>,
-    /// The format of its file; a generated one counts as Matrix Market.
+    /// The format of its file; Matrix Market if it is generated.
     pub format: ArrayFormat,
     /// Notes on repairs and oddities, each with the name.
     pub notes: Vec<String>,

@@ -22,7 +22,7 @@ pub fn load<T: Scalar>(
     load_with_format(source, rows, k, seed, memory_limit_bytes).map(|dense| dense.values)
 }
 
-/// X as [`load`] returns it, with the format of its file; X that is not read counts as Matrix Market.
+/// X as [`load`] returns it, with the format of its file; Matrix Market if X is generated.
 pub fn load_with_format<T: Scalar>(
     source: &XSource,
     rows: usize,

@@ -63,7 +63,7 @@ impl XRows {
         }
     }
 
-    /// The format of its file; X that is not read counts as Matrix Market.
+    /// The format of its file; Matrix Market if X is generated.
     pub fn format(&self) -> ArrayFormat {
         match self {
             Self::Npy(file) => ArrayFormat::Npy { one_dimensional: file.is_one_dimensional() },

@@ -130,7 +130,7 @@ fn place_of(request: &PlanRequest<'_>, name: &str) -> Option<usize> {
     request.devices.iter().position(|device| device.name == name)
 }
 
-/// Removes the device at `place` from the request and returns the names of the others; none where there is no other.
+/// Removes the device at `place` from the request and returns the names of the others, if there are any.
 fn leave_out(request: &mut PlanRequest<'_>, place: usize) -> Option<String> {
     if request.devices.len() < 2 {
         return None;

@@ -27,7 +27,7 @@ use crate::runtime::report::{FaultReport, RunReport};
 use crate::work::spmm::{Features, Spmm};
 use crate::work::{ChunkRows, Kind};
 
-/// Seconds to start the CUDA driver and to open a card, and by which a process with an open card ends later. Measured on an H200.
+/// Seconds to start the CUDA driver and open a card; a process with an open card also takes so much longer to exit. Measured on an H200.
 const OPENING_SECONDS: f64 = 0.4;
 /// Seconds that the first products on a GPU take longer than predicted, for kernels that are loaded and memory that is touched.
 const FIRST_USE_SECONDS: f64 = 0.03;

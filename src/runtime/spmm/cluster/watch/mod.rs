@@ -42,7 +42,7 @@ pub const END_WITHIN: Duration = Duration::from_secs(10);
 pub const SUCCESSION_TIME: Duration = Duration::from_millis(2500);
 /// A rank that gave no sign of life for so long counts as hung: sixteen signs are missing.
 const SILENCE_TIME: Duration = Duration::from_secs(4);
-/// How long the launcher may take to end a job of which a process ended, before the ranks do it.
+/// How long the ranks wait for the launcher to end a job after one of its processes ended; then they end it themselves.
 const LAUNCHER_TIME: Duration = Duration::from_secs(3);
 /// How long rank 0 waits for the errors of other ranks after the first.
 const COLLECT_TIME: Duration = Duration::from_millis(400);
