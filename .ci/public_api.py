@@ -30,7 +30,7 @@ def rustdoc():
     wrapper = target.resolve() / "rustdoc-unstable"
     wrapper.write_text('#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc "$@"\n')
     wrapper.chmod(0o755)
-    command = ["cargo", "rustdoc", "--quiet", "--lib", "--features", FEATURES, "--"]
+    command = ["cargo", "rustdoc", "--quiet", "--package", "rowloom", "--lib", "--features", FEATURES, "--"]
     command += ["-Z", "unstable-options", "--output-format", "json", "--document-hidden-items", "--cap-lints", "allow"]
     subprocess.run(command, cwd=ROOT, env={**os.environ, "RUSTDOC": str(wrapper)}, check=True)
     return json.loads((target / "doc" / "rowloom.json").read_text())

@@ -27,7 +27,7 @@ use rowloom::internal::matrix::MultiVector;
 use rowloom::internal::matrix::io::ReadOptions;
 use rowloom::internal::matrix::io::text::read_text;
 use rowloom::internal::runtime::Pool;
-use rowloom::internal::study::weighed;
+use rowloom_cli::measure::weighed;
 
 /// The same measurements in Python; the file of text is its argument. Each line is a name and seconds. A wrong result is an error.
 const PEER: &str = r#"

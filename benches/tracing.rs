@@ -13,7 +13,8 @@ mod verified;
 
 use rowloom::internal::matrix::{MultiVector, generate};
 use rowloom::internal::runtime::{Product, ProductOptions, RunReport, Runtime, Timeline};
-use rowloom::internal::trace::{Clock, HostSpans, Trace};
+use rowloom::internal::trace::{Clock, Trace};
+use rowloom_cli::HostSpans;
 
 const SPEC: &str = "stencil27,n=64";
 const K: usize = 32;

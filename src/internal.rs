@@ -1,4 +1,4 @@
-//! All modules of the crate, for the program, its tests and the Python package, which are built from the same revision.
+//! All modules of the crate, for the program (`cli/`), its tests and the Python package, which are built from the same revision.
 //!
 //! Nothing in here is stable. Programs use the modules of the root, which show a chosen part of these.
 //!
@@ -12,7 +12,6 @@
 //! | 1 | `files` | atomic replacement of files |
 //! | 1 | `toml_file` | TOML files; errors name file and line |
 //! | 2 | `fetch` | matrices of the SuiteSparse collection, downloaded and kept |
-//! | 2 | `report` | plots and a self-contained HTML page from plain data |
 //! | 2 | `matrix` | formats, conversions, statistics, generators, files |
 //! | 2 | `machine` | cores, caches, memory, limits, GPUs; thread binding |
 //! | 2 | `trace` | spans of a run on one clock; writing, reading and summarising Chrome traces |
@@ -27,16 +26,11 @@
 //! | 8 | `adapt` | decisions from plans and measured times: processors, shares, what is remembered |
 //! | 9 | `runtime` | the API: runtime, product, vectors, cluster; recovery, reports |
 //! | 10 | `solver` | eigenvalue solvers |
-//! | 10 | `study` | kernel measurements, verified and compared with the vendor's library |
-//! | 11 | `cli` | command line: parsing, meaning, one file per command |
 //!
 //! The CPU's vector kernels are a separate crate below all layers, `kernels/cpu`.
 
 #[path = "adapt/mod.rs"]
 pub mod adapt;
-#[cfg(feature = "cli")]
-#[path = "cli/mod.rs"]
-pub mod cli;
 #[path = "cost/mod.rs"]
 pub mod cost;
 #[path = "device/mod.rs"]
@@ -63,16 +57,10 @@ pub mod matrix;
 pub mod mpi;
 #[path = "plan/mod.rs"]
 pub mod plan;
-#[cfg(feature = "cli")]
-#[path = "report/mod.rs"]
-pub mod report;
 #[path = "runtime/mod.rs"]
 pub mod runtime;
 #[path = "solver/mod.rs"]
 pub mod solver;
-#[cfg(feature = "cli")]
-#[path = "study/mod.rs"]
-pub mod study;
 #[path = "suggest.rs"]
 pub mod suggest;
 #[path = "threads.rs"]

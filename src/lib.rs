@@ -50,8 +50,8 @@
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
-// Some functions serve only the program or one of the back ends, and a build may lack them.
-#![cfg_attr(not(all(feature = "cli", feature = "emulator")), allow(dead_code, unused_imports))]
+// Some functions serve only one of the back ends, and a build may lack it.
+#![cfg_attr(not(all(feature = "cuda", feature = "emulator")), allow(dead_code, unused_imports))]
 
 #[doc(hidden)]
 pub mod internal;
@@ -60,13 +60,9 @@ pub mod internal;
 mod skip;
 
 // Modules of the crate name each other as `crate::module`.
-#[cfg(feature = "fetch")]
-use internal::fetch;
 use internal::{
     adapt, cost, device, error, exec, files, graph, kernel, machine, suggest, threads, toml_file, work,
 };
-#[cfg(feature = "cli")]
-use internal::{cli, report, study};
 
 /// Parts of matrices and multivectors. The main types, [`Csr`] and [`MultiVector`], are in the root of the crate.
 pub mod matrix {

@@ -4,7 +4,7 @@ use rowloom::internal::error::Error;
 use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::matrix::{CsrView, MultiVectorView};
 use rowloom::internal::runtime::Pool;
-use rowloom::internal::study::check_product;
+use rowloom_cli::measure::check_product;
 
 /// An error if `y` is not `matrix` times `x`. Small products are compared with the reference, all rows of large ones by weighted sums.
 pub fn require<T: Kernels>(

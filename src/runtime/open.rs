@@ -276,7 +276,8 @@ impl Runtime {
     }
 
     /// Opens a device of the runtime a second time, apart from the one that its products use; it reports to `reports`.
-    pub(crate) fn open_apart(&self, name: &str, reports: Reports) -> Result<AnyDevice> {
+    #[doc(hidden)]
+    pub fn open_apart(&self, name: &str, reports: Reports) -> Result<AnyDevice> {
         let options = device_options(&self.inner.devices)?;
         let (emulated, cuda) = (options.emulated_of(name), options.cuda_of(name));
         open_device(name, emulated, cuda, self.inner.bank.clock(), reports)

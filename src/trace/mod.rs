@@ -12,8 +12,6 @@
 
 mod clock;
 mod critical;
-#[cfg(feature = "cli")]
-mod host;
 mod host_steps;
 mod intervals;
 mod lanes;
@@ -31,8 +29,6 @@ mod write;
 
 pub use clock::Clock;
 pub use critical::{Bottleneck, CategoryShare, CriticalPath, Step};
-#[cfg(feature = "cli")]
-pub use host::{HostSpans, PROGRAM};
 pub use host_steps::HostStep;
 pub use merge::{RANKS_KEY, of_rank, rank_process};
 pub use model::{Adjustments, Arguments, Category, LaneId, ProcessId, Span, SpanId, Trace};

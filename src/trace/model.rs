@@ -238,7 +238,8 @@ impl Trace {
     }
 
     /// A new lane; its name gets a number if the process has a lane of that name.
-    pub(super) fn new_lane(&mut self, process: ProcessId, name: &str) -> LaneId {
+    #[doc(hidden)]
+    pub fn new_lane(&mut self, process: ProcessId, name: &str) -> LaneId {
         let taken = |name: &str| self.lanes.iter().any(|lane| lane.process == process && lane.name == name);
         let numbered = (2..).map(|number| format!("{name} ({number})"));
         let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !taken(name));

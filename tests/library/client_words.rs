@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use rowloom::internal::error::Advice;
 
 /// Files with flags of other programs, such as compilers.
-const FLAGS_OF_OTHER_PROGRAMS: [&str; 3] =
-    ["device/cuda/forms.rs", "device/emulated/build.rs", "study/python_peer.rs"];
+const FLAGS_OF_OTHER_PROGRAMS: [&str; 2] = ["device/cuda/forms.rs", "device/emulated/build.rs"];
 
 /// The first line of a cost model, by which commands recognise the file.
 const MARK_OF_MODELS: &str = "# Measured by rowloom calibrate";
@@ -16,16 +15,16 @@ const MARK_OF_MODELS: &str = "# Measured by rowloom calibrate";
 /// The file with the advice in the words of Rust.
 const WORDS_OF_RUST: &str = "error/advice.rs";
 
-/// The sources of the library without its command line, and without files of tests.
+/// The sources of the library without files of tests.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.is_dir() {
-            if !["cli", "tests"].contains(&name) {
+            if name != "tests" {
                 sources(&path, found);
             }
-        } else if name.ends_with(".rs") && !name.ends_with("tests.rs") && name != "main.rs" {
+        } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
             found.push(path);
         }
     }

@@ -1,6 +1,6 @@
 //! Writes a trace with every kind of event, which `.ci/view_traces` opens in real viewers.
 
-use rowloom::internal::trace::{Arguments, Category, LaneId, PROGRAM, Span, SpanId, Trace};
+use rowloom::internal::trace::{Arguments, Category, LaneId, Span, SpanId, Trace};
 
 /// Deterministic pseudo-random numbers.
 struct Numbers(u64);
@@ -55,7 +55,7 @@ fn host(lane: LaneId, name: &str, start_ns: u64, end_ns: u64) -> Span {
 #[test]
 fn a_trace_with_every_kind_of_event_is_written_for_the_viewers() {
     let mut trace = Trace::default();
-    let program = trace.process(PROGRAM);
+    let program = trace.process("rowloom");
     let main = trace.lane(program, "main");
     let origin_ns = 86_400_000_000_000 - 5_000_000;
     trace.span(host(main, "run \"quoted\" \\ µ \u{1}</script>", origin_ns, origin_ns + 900_000_000));

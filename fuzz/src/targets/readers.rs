@@ -10,9 +10,9 @@ use rowloom::internal::matrix::io::{ReadOptions, read, read_dense};
 use rowloom::internal::matrix::{Csr, MultiVector, generate};
 use rowloom::internal::plan::Plan;
 use rowloom::internal::runtime::Devices;
-use rowloom::internal::study::StudyConfig;
 use rowloom::internal::toml_file::TomlFile;
 use rowloom::internal::trace::Trace;
+use rowloom_cli::measure::StudyConfig;
 
 use super::input::with_file;
 

@@ -89,7 +89,7 @@ fn refuse(reason: &str) -> ! {
     println!(
         "cargo::error=rowloom's feature `emulator` (emulated GPUs, `emu:0`) needs a C++ compiler: {reason}. Install g++ or clang++, or \
          build without the feature: a crate that depends on rowloom with `default-features = false`, the program with \
-         `--no-default-features --features cli`"
+         `--no-default-features`"
     );
     process::exit(1)
 }

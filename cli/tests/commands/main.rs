@@ -1,0 +1,31 @@
+//! Every command of the real binary, one file each. One crate, because each test crate links the whole library.
+
+mod bench;
+mod changed_files;
+mod choose;
+mod claims;
+mod clusters;
+mod demo;
+mod dense;
+mod devices;
+mod docs;
+mod failing_calls;
+mod fetch;
+mod heterogeneous;
+mod limits;
+mod matrix;
+mod outputs;
+mod plain_words;
+mod plan;
+mod ranks;
+mod run;
+mod signals;
+#[path = "../../../tests/skip/mod.rs"]
+mod skip;
+mod skipped;
+mod startup;
+mod streams;
+mod study;
+mod support;
+mod trace;
+mod words;
