@@ -43,7 +43,7 @@ impl<T: Scalar> DenseInput<T> {
         let start = Instant::now();
         let source = MatrixSource::new(typed);
         let name = source.name();
-        let Dense { values, format, notes } = match source {
+        let Dense { values, format, notes, .. } = match source {
             MatrixSource::Collection(_) => {
                 let reason = "the SuiteSparse collection has sparse matrices, and a dense one is needed";
                 return Err(Error::usage(format!("{name}: {reason}")));
@@ -51,7 +51,7 @@ impl<T: Scalar> DenseInput<T> {
             MatrixSource::Generated(spec) => {
                 let _spinner = console.spinner(format!("generating {spec}"));
                 let values = session.pool.install(|| generate_dense(&spec, seed, memory_limit_bytes))?;
-                Dense { values, format: ArrayFormat::MatrixMarket, notes: Vec::new() }
+                Dense { values, names: Vec::new(), format: ArrayFormat::MatrixMarket, notes: Vec::new() }
             }
             MatrixSource::File(path) => {
                 let bar = console.byte_bar(&path, "reading");

@@ -37,7 +37,12 @@ pub fn load_with_format<T: Scalar>(
             XSource::Random => MultiVector::random(rows, k, seed)?,
             _ => MultiVector::filled(rows, k, T::ONE)?,
         };
-        return Ok(Dense { values: x, format: ArrayFormat::MatrixMarket, notes: Vec::new() });
+        return Ok(Dense {
+            values: x,
+            names: Vec::new(),
+            format: ArrayFormat::MatrixMarket,
+            notes: Vec::new(),
+        });
     };
     let input = standard_input::open(path, memory_limit_bytes)?;
     let dense = read_dense_input::<T>(&input, &ReadOptions { memory_limit_bytes, ..ReadOptions::default() })?;

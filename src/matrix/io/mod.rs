@@ -16,6 +16,7 @@ mod npy_header;
 pub mod npz;
 pub mod npz_write;
 mod progress;
+mod table_text;
 pub mod text;
 pub mod write;
 
@@ -31,6 +32,7 @@ use super::multivector::MultiVector;
 use super::scalar::Scalar;
 use crate::error::{Advice, Error, Place, Result};
 use crate::files::open_regular;
+use text::TextMatrix;
 
 /// Limits of a reader.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +72,8 @@ impl Input {
 pub struct Dense<T: Scalar> {
     /// The values.
     pub values: MultiVector<T>,
+    /// The names of the columns, where the file has them.
+    pub names: Vec<String>,
     /// The format of the file.
     pub format: ArrayFormat,
     /// Sentences about repairs and oddities.
@@ -86,7 +90,7 @@ pub enum ArrayFormat {
         /// Whether the array has one dimension instead of two.
         one_dimensional: bool,
     },
-    /// Text: a row per line, numbers separated by blanks or commas.
+    /// Text: a row per line, numbers separated by blanks, commas or semicolons.
     Text,
 }
 
@@ -120,7 +124,7 @@ pub fn read<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Loaded<T>> 
 pub fn read_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Loaded<T>> {
     let _span = tracing::info_span!("read matrix").entered();
     let Input { file, path } = input;
-    match Kind::of(&first_bytes(file, path)?) {
+    match Kind::of(&first_bytes(input)?) {
         Kind::Gzip => matrix_market::read_gzip(file, path, options),
         Kind::Cache => cache::read_cache_input(input, options),
         Kind::Zip => npz::read_npz_input(input, options),
@@ -142,7 +146,7 @@ pub enum DividedFormat {
 
 /// The format of a sparse matrix that several readers are to read.
 pub fn divided_format(input: &Input) -> Result<DividedFormat> {
-    match Kind::of(&first_bytes(&input.file, &input.path)?) {
+    match Kind::of(&first_bytes(input)?) {
         Kind::Cache => Ok(DividedFormat::Cache),
         Kind::Text => Ok(DividedFormat::MatrixMarket),
         Kind::Gzip | Kind::Zip => Ok(DividedFormat::Whole),
@@ -176,35 +180,45 @@ pub fn read_dense<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Dense
 pub fn read_dense_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Dense<T>> {
     let _span = tracing::info_span!("read dense").entered();
     let Input { file, path } = input;
-    let text = |(values, notes)| Dense { values, format: ArrayFormat::MatrixMarket, notes };
-    let first_bytes = first_bytes(file, path)?;
+    let text =
+        |(values, notes)| Dense { values, names: Vec::new(), format: ArrayFormat::MatrixMarket, notes };
+    let first_bytes = first_bytes(input)?;
     match Kind::of(&first_bytes) {
         Kind::Gzip => matrix_market::read_array_gzip(file, path, options).map(text),
         Kind::Npy => npy::read_npy_input(input, options),
-        Kind::Cache | Kind::Zip => Err(Error::input(
-            Place::file(path),
-            "this holds a sparse matrix; give a Matrix Market array or a .npy file",
-        )),
-        Kind::Text if text::may_be_numbers(&first_bytes) => text::read_text_input(input, options)
-            .map(|read| Dense { values: read.values, format: ArrayFormat::Text, notes: read.notes }),
+        Kind::Zip => npz::read_dense_npz(input, options),
+        Kind::Cache => Err(Error::input(Place::file(path), SPARSE)),
+        Kind::Text if text::may_be_table(input, &first_bytes)? => {
+            let TextMatrix { values, names, notes } = text::read_text_input(input, options)?;
+            Ok(Dense { values, names, format: ArrayFormat::Text, notes })
+        }
         Kind::Text => matrix_market::read_array_plain(file, path, options).map(text),
     }
 }
 
-fn first_bytes(file: &File, path: &Path) -> Result<Vec<u8>> {
+fn first_bytes(input: &Input) -> Result<Vec<u8>> {
     // Text may begin with blanks.
-    let mut bytes = [0; 64];
+    read_start(input, 64)
+}
+
+/// The first bytes of a file, at most so many.
+fn read_start(input: &Input, most: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; most];
     let mut filled = 0;
     while filled < bytes.len() {
-        match file.read_at(&mut bytes[filled..], filled as u64) {
+        match input.file.read_at(&mut bytes[filled..], filled as u64) {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::read(path, error)),
+            Err(error) => return Err(Error::read(&input.path, error)),
         }
     }
-    Ok(bytes[..filled].to_vec())
+    bytes.truncate(filled);
+    Ok(bytes)
 }
+
+/// Why a sparse matrix is refused where a dense one is needed.
+const SPARSE: &str = "this holds a sparse matrix; give a Matrix Market array or a .npy file";
 
 /// The error of a failed read: damage that a reader described, or the error of the system.
 pub(crate) fn read_error(path: &Path, source: &str, error: io::Error) -> Error {

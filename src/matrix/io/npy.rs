@@ -276,7 +276,7 @@ fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -
     }
     let one_dimensional = shape.len() == 1;
     let notes = Tally { non_finite: bad, inexact, ..Tally::default() }.notes();
-    Ok(Dense { values: result, format: ArrayFormat::Npy { one_dimensional }, notes })
+    Ok(Dense { values: result, names: Vec::new(), format: ArrayFormat::Npy { one_dimensional }, notes })
 }
 
 /// An array in a file of which some rows are read.

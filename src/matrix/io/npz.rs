@@ -3,9 +3,11 @@
 //! Declared sizes are not trusted: arrays grow as their bytes arrive, and every index is checked against the shape.
 //! Unsorted rows are sorted, duplicates are summed, and both are noted.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use bytemuck::Pod;
@@ -13,8 +15,8 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use super::gzip::{MOST_EXPANSION, most_text_bytes};
-use super::npy::{Element, Header, Kind, Number};
-use super::{Input, ReadOptions, counted};
+use super::npy::{self, Element, Header, Kind, Number};
+use super::{Dense, Input, ReadOptions, SPARSE, counted};
 use crate::error::{Advice, Error, Place, Reason, Result};
 use crate::matrix::convert::{coo_to_csr, expand_pointers};
 use crate::matrix::csr::MOST_COLUMNS;
@@ -104,6 +106,30 @@ pub(super) fn read_npz_input<T: Scalar>(input: &Input, options: &ReadOptions) ->
     Ok(Loaded { matrix, info, notes })
 }
 
+/// Reads a dense matrix: the only array of an archive that `numpy.savez` wrote.
+pub(super) fn read_dense_npz<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Dense<T>> {
+    let mut archive = Archive::open(input, options)?;
+    let listed = archive.zip.file_names().map(|name| name.map(Cow::into_owned));
+    let names: Vec<String> = listed.collect::<std::result::Result<_, _>>().map_err(|error| {
+        Error::input(Place::file(&input.path), format!("the archive is damaged ({error})"))
+    })?;
+    let name = match &names[..] {
+        _ if names.iter().any(|name| name == "format.npy") => return Err(archive.refused(SPARSE)),
+        [name] if name.ends_with(".npy") => name,
+        names => {
+            let listed: Vec<&str> = names.iter().map(|name| name.trim_end_matches(".npy")).collect();
+            let reason = "save the one that you mean with numpy.save";
+            return Err(archive.refused(&format!(
+                "{} arrays ({}); {reason}",
+                names.len(),
+                listed.join(", ")
+            )));
+        }
+    };
+    let array = archive.unpacked(name)?;
+    npy::read_npy_input(&Input { file: array, path: input.path.clone() }, options)
+}
+
 /// The largest comparison of neighbouring columns in any row: `Less` if all rows ascend.
 fn worst_order(pointers: &[u64], indices: &[u32]) -> Ordering {
     let row_order = |pair: &[u64]| {
@@ -141,6 +167,22 @@ impl<'a> Archive<'a> {
 
     fn refused(&self, reason: &str) -> Error {
         Error::input(Place::file(self.path), reason)
+    }
+
+    /// A member as a file without a name.
+    fn unpacked(&mut self, name: &str) -> Result<File> {
+        let (path, most) = (self.path, self.allowed_bytes.min(self.options.memory_limit_bytes));
+        let damaged = |error: &dyn Display| {
+            Error::input(Place::file(path), format!("{name}: the archive is damaged ({error})"))
+        };
+        let member = self.zip.by_name(name).map_err(|error| damaged(&error))?;
+        check_memory(path, self.options, name, member.size())?;
+        let mut file = tempfile::tempfile().map_err(|error| Error::write(std::env::temp_dir(), error))?;
+        let copied = io::copy(&mut member.take(most.saturating_add(1)), &mut file);
+        match copied.map_err(|error| damaged(&error))? {
+            bytes if bytes > most => Err(damaged(&"it expands too far")),
+            _ => Ok(file),
+        }
     }
 
     /// Whether Rowloom wrote the file from a synthetic matrix.

@@ -327,3 +327,29 @@ fn a_value_that_overflows_the_type_is_refused() {
     assert!(error.to_string().contains("overflows f32; use the value type f64"), "{error}");
     assert!(read_npz::<f64>(file.path(), &ReadOptions::default()).is_ok());
 }
+
+#[test]
+fn an_archive_of_one_dense_array_is_a_dense_matrix() {
+    let read = |file: &tempfile::NamedTempFile| {
+        read_dense_npz::<f64>(&Input::open(file.path()).unwrap(), &ReadOptions::default())
+    };
+    let values: Vec<u8> =
+        [1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let array = |name| (name, "<f8", "(2, 3)".to_owned(), values.clone());
+    for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
+        let dense = read(&archive_with(&[array("arr_0")], method)).unwrap();
+        assert_eq!((dense.values.rows(), dense.values.row(1)), (2, &[4.0, 5.0, 6.0][..]));
+    }
+    for (members, message) in [
+        (vec![array("a"), array("b")], "2 arrays (a, b); save the one that you mean with numpy.save"),
+        (vec![format("csr"), array("data")], SPARSE),
+        (vec![], "0 arrays (); save the one that you mean with numpy.save"),
+    ] {
+        let error = read(&archive(&members)).unwrap_err();
+        assert!(error.exit_code() == 3 && error.to_string().ends_with(message), "{error}");
+    }
+    let small = ReadOptions { memory_limit_bytes: 100, ..ReadOptions::default() };
+    let file = archive(&[array("arr_0")]);
+    let error = read_dense_npz::<f64>(&Input::open(file.path()).unwrap(), &small).unwrap_err();
+    assert!(matches!(error, Error::DoesNotFit { .. }), "{error}");
+}

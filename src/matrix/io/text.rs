@@ -1,6 +1,6 @@
-//! Reads a dense matrix from text: a row per line, numbers separated by blanks or by commas.
+//! Reads a dense matrix from text: a row per line, numbers separated by blanks, commas or semicolons, perhaps behind a line of names.
 //!
-//! The first line with numbers decides the separator and the number of columns; all other lines must have the same. Blanks around a comma
+//! The first line with numbers decides the separator ([`table_text`](super::table_text)) and the number of columns; all other lines must have the same. Blanks around a comma
 //! are allowed. Blank lines, and lines that start with `#` or `%`, are skipped. Numbers are spelled as in Matrix Market files. All threads
 //! of the current pool parse, each a span of whole lines. An error names the first line that is refused.
 //!
@@ -22,7 +22,8 @@ use super::matrix_market::header::{LOOKS_LIKE_HTML, trim, words};
 use super::matrix_market::lines::{LONGEST_LINE, is_blank};
 use super::matrix_market::number::shown;
 use super::matrix_market::tally::Tally;
-use super::{Input, ReadOptions, counted};
+use super::table_text::{MOST_NAMES_BYTES, Table, begins_with_names};
+use super::{Input, ReadOptions, counted, read_start};
 use crate::error::{Error, Place, Reason, Result};
 use crate::matrix::info::Field;
 use crate::matrix::{MultiVector, Scalar};
@@ -50,6 +51,8 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub struct TextMatrix<T: Scalar> {
     /// The values.
     pub values: MultiVector<T>,
+    /// The names of the columns, where the first line has them.
+    pub names: Vec<String>,
     /// Sentences about repairs and oddities.
     pub notes: Vec<String>,
 }
@@ -59,6 +62,22 @@ pub struct TextMatrix<T: Scalar> {
 enum Separator {
     Blanks,
     Comma,
+    /// A semicolon of the file; a comma in the text that is parsed.
+    Semicolon,
+}
+
+impl Separator {
+    fn is_mark(self) -> bool {
+        self != Self::Blanks
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Blanks => "blank",
+            Self::Comma => "comma",
+            Self::Semicolon => "semicolon",
+        }
+    }
 }
 
 /// The form of all lines with numbers, as the first of them has it.
@@ -66,6 +85,8 @@ enum Separator {
 struct Form {
     separator: Separator,
     columns: usize,
+    /// Lines before the text that is parsed.
+    lines_before: u64,
     /// Number of the first line with numbers, counted from one, and its bytes.
     line: u64,
     line_bytes: usize,
@@ -99,10 +120,13 @@ pub fn read_text_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Resul
     if mapping.is_intact() { result } else { Err(mapping.changed()) }
 }
 
-/// Whether the text of a file with these first bytes may be a matrix of numbers: it begins with a number or a comment.
-pub(super) fn may_be_numbers(first_bytes: &[u8]) -> bool {
-    let start = first_bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(first_bytes).trim_ascii_start();
-    matches!(start.first(), Some(b'0'..=b'9' | b'+' | b'-' | b'.' | b'#'))
+/// Whether a file with these first bytes may be a table: it begins with a number, a comment or a line of names.
+pub(super) fn may_be_table(input: &Input, first_bytes: &[u8]) -> Result<bool> {
+    let start =
+        |bytes: &[u8]| bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes).trim_ascii_start().to_vec();
+    let begins_with_number =
+        matches!(start(first_bytes).first(), Some(b'0'..=b'9' | b'+' | b'-' | b'.' | b'#'));
+    Ok(begins_with_number || begins_with_names(&start(&read_start(input, MOST_NAMES_BYTES)?)))
 }
 
 fn read_bytes<T: Scalar>(
@@ -113,7 +137,10 @@ fn read_bytes<T: Scalar>(
 ) -> Result<TextMatrix<T>> {
     let has_mark = text.starts_with(BYTE_ORDER_MARK);
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-    let form = first_form::<T>(source, text, options.finite)?.map_err(|refusal| refused(source, refusal))?;
+    let table = Table::of(text);
+    let text = &*table.numbers;
+    let form = first_form::<T>(source, &table, options.finite)?
+        .map_err(|refusal| refused(source, table.lines_before, refusal))?;
     let spans = spans(text, span_bytes);
     let rows = |skipped: usize| read_rows(source, text, &spans, form, options, skipped);
     let skipped = if form.line_bytes < LONG_LINE_BYTES { 0 } else { form.line_bytes / 4 * 3 };
@@ -124,12 +151,13 @@ fn read_bytes<T: Scalar>(
     };
     let (values, mut tally) = read?;
     tally.byte_order_marks = has_mark.into();
-    Ok(TextMatrix { values, notes: tally.notes() })
+    let notes = table.notes.into_iter().chain(tally.notes()).collect();
+    Ok(TextMatrix { values, names: table.names, notes })
 }
 
-/// The error for a refused line.
-fn refused(source: &str, (line, refusal): Refused) -> Error {
-    let place = Place::line(source, line);
+/// The error for a refused line, which `lines_before` others precede.
+fn refused(source: &str, lines_before: u64, (line, refusal): Refused) -> Error {
+    let place = Place::line(source, lines_before + line);
     let place = refusal.at.map_or(place.clone(), |at| place.at_column(at as u64 + 1));
     Error::input(place, refusal.reason)
 }
@@ -148,7 +176,7 @@ fn read_rows<T: Scalar>(
     let rows: usize = counts.iter().map(|lines| lines.with_numbers).sum();
     // Every number has at least a digit and a separator.
     if rows.checked_mul(form.columns).is_none_or(|numbers| numbers > text.len() / 2 + 1) {
-        return Err(refused(source, first_ragged_line(text, form)));
+        return Err(refused(source, form.lines_before, first_ragged_line(text, form)));
     }
     let needed_bytes = (rows * form.columns * size_of::<T>()) as u64;
     if needed_bytes > options.memory_limit_bytes {
@@ -179,7 +207,7 @@ fn read_rows<T: Scalar>(
         .collect();
     let mut tally = Tally::default();
     for part in parsed {
-        tally += part.map_err(|refusal| refused(source, refusal))?;
+        tally += part.map_err(|refusal| refused(source, form.lines_before, refusal))?;
     }
     Ok((values, tally))
 }
@@ -199,12 +227,12 @@ fn spans(text: &[u8], bytes: usize) -> Vec<&[u8]> {
 }
 
 /// The lines of a text, without their line feeds.
-fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n')
 }
 
 /// Whether a line has something else than blanks and a comment.
-fn has_numbers(line: &[u8]) -> bool {
+pub(super) fn has_numbers(line: &[u8]) -> bool {
     !matches!(line.iter().find(|byte| !is_blank(**byte)), None | Some(b'#' | b'%' | b'\r'))
 }
 
@@ -235,19 +263,31 @@ type Refused = (u64, Refusal);
 /// The form of the first line with numbers.
 fn first_form<T: Scalar>(
     source: &str,
-    text: &[u8],
+    table: &Table<'_>,
     finite: bool,
 ) -> Result<std::result::Result<Form, Refused>> {
     let nothing =
         || Error::input(Place { source: source.into(), line: None, column: None }, "the file has no numbers");
-    let first = lines(text).enumerate().find(|(_, line)| has_numbers(line));
+    let first = lines(&table.numbers).enumerate().find(|(_, line)| has_numbers(line));
     let (index, line) = first.ok_or_else(nothing)?;
     let number = index as u64 + 1;
     if line.trim_ascii_start().starts_with(b"<") {
         return Err(Error::input(Place::line(source, number), LOOKS_LIKE_HTML));
     }
-    let separator = if memchr(b',', line).is_some() { Separator::Comma } else { Separator::Blanks };
-    let form = Form { separator, columns: 0, line: number, line_bytes: line.len(), finite };
+    let separator = match memchr(b',', line) {
+        Some(_) if table.has_semicolons => Separator::Semicolon,
+        Some(_) => Separator::Comma,
+        None => Separator::Blanks,
+    };
+    let lines_before = table.lines_before;
+    let form = Form {
+        separator,
+        columns: 0,
+        lines_before,
+        line: lines_before + number,
+        line_bytes: line.len(),
+        finite,
+    };
     let count = count_numbers(line, separator);
     let mut row = vec![T::ZERO; if count <= FAST_COLUMNS { count } else { 0 }];
     if !row.is_empty() && fast_line(line, 0..line.len(), separator, &mut row) {
@@ -264,14 +304,14 @@ fn first_ragged_line(text: &[u8], form: Form) -> Refused {
         let count = count_numbers(line, form.separator);
         (count != form.columns).then(|| (index as u64 + 1, other_count(count, form)))
     });
-    ragged.unwrap_or_else(|| (form.line, changed()))
+    ragged.unwrap_or_else(|| (form.line - form.lines_before, changed()))
 }
 
 /// The number of words between separators.
 fn count_numbers(line: &[u8], separator: Separator) -> usize {
     match separator {
         Separator::Blanks => words(line.strip_suffix(b"\r").unwrap_or(line)).count(),
-        Separator::Comma => memchr_iter(b',', line).count() + 1,
+        Separator::Comma | Separator::Semicolon => memchr_iter(b',', line).count() + 1,
     }
 }
 
@@ -339,7 +379,7 @@ fn fast_line<T: Scalar>(text: &[u8], range: Range<usize>, separator: Separator, 
     loop {
         // The numbers before the last one; a line feed is no separator, so they are those of this line.
         let wanted = (last - column).min(PLAIN_NUMBERS);
-        let (count, next) = plain_decimals(text, at, separator == Separator::Comma, &mut plain[..wanted]);
+        let (count, next) = plain_decimals(text, at, separator.is_mark(), &mut plain[..wanted]);
         let mut is_lost = false;
         for (number, &value) in row[column..].iter_mut().zip(&plain[..count]) {
             *number = T::from_f64(value);
@@ -361,8 +401,8 @@ fn fast_line<T: Scalar>(text: &[u8], range: Range<usize>, separator: Separator, 
         match separator {
             Separator::Blanks if at == end => return false,
             Separator::Blanks => {}
-            Separator::Comma if line.get(at) != Some(&b',') => return false,
-            Separator::Comma => at = skip_blanks(at + 1),
+            Separator::Comma | Separator::Semicolon if line.get(at) != Some(&b',') => return false,
+            Separator::Comma | Separator::Semicolon => at = skip_blanks(at + 1),
         }
         column += 1;
     }
@@ -407,18 +447,19 @@ fn careful_numbers<T: Scalar>(
     };
     match form.separator {
         Separator::Blanks => words(trimmed).enumerate().try_for_each(|(column, word)| number(column, word)),
-        Separator::Comma => {
+        Separator::Comma | Separator::Semicolon => {
+            let mark = form.separator.name();
             trimmed.split(|byte| *byte == b',').enumerate().try_for_each(|(column, field)| {
                 let word = trim(field)?;
                 let mut found = words(word);
                 match (found.next(), found.next()) {
                     (None, _) => {
-                        Err(format!("number {} is missing: no digit is before or after a comma", column + 1)
+                        Err(format!("number {} is missing: no digit is before or after a {mark}", column + 1)
                             .into())
                     }
                     (Some(_), Some(second)) => Err(Refusal {
                         reason: format!(
-                            "a comma is missing before {}; line {} separates numbers by commas",
+                            "a {mark} is missing before {}; line {} separates numbers by {mark}s",
                             shown(second),
                             form.line
                         )

@@ -28,6 +28,45 @@ fn blanks_or_commas_separate_numbers_of_any_spelling() {
 }
 
 #[test]
+fn semicolons_separate_numbers_and_leave_commas_to_decimals() {
+    let expected = vec![vec![1.5, -2500.0], vec![0.25, 4.0]];
+    for text in [
+        "1,5;-2,5e3\n0,25;4\n",
+        "1.5;-2.5e3\n0.25;4\n",
+        "1,5\t-2,5e3\n0,25\t4\n",
+        "# a;b\n1,5 ; -2500\r\n,25;4,\r\n",
+    ] {
+        assert_eq!(rows(&read(text).unwrap()), expected, "{text:?}");
+    }
+    assert_eq!(read("1,5;2\n").unwrap().notes, ["commas are decimal marks"]);
+    assert!(read("1.5;2\n").unwrap().notes.is_empty());
+    // Without semicolons and tabs a comma separates.
+    assert_eq!(rows(&read("1,5\n").unwrap()), [[1.0, 5.0]]);
+}
+
+#[test]
+fn a_first_line_of_names_names_the_columns() {
+    for (text, names) in [
+        ("time,value\n1,2\n", vec!["time", "value"]),
+        ("time value\n1 2\n", vec!["time", "value"]),
+        ("\u{feff}# of today\n\n\"time, s\";\"value\"\r\n1,0;2,0\r\n", vec!["time, s", "value"]),
+        ("time\tvalue of it\n1\t2\n", vec!["time", "value of it"]),
+        (",value\n1,2\n", vec!["", "value"]),
+    ] {
+        let table = read(text).unwrap();
+        assert_eq!(table.names, names, "{text:?}");
+        assert_eq!(rows(&table), [[1.0, 2.0]], "{text:?}");
+        assert_eq!(
+            table.notes.iter().filter(|note| note.contains("names of 2 columns")).count(),
+            1,
+            "{text:?}"
+        );
+    }
+    assert!(read("1 2\n3 4\n").unwrap().names.is_empty());
+    assert!(read("nan inf\n3 4\n").unwrap().names.is_empty(), "both are numbers");
+}
+
+#[test]
 fn damaged_text_is_refused_by_line_and_column() {
     for (text, message) in [
         ("", "a.txt: the file has no numbers"),
@@ -50,7 +89,18 @@ fn damaged_text_is_refused_by_line_and_column() {
         ("1,2 3\n", "a.txt:1:5: a comma is missing before '3'; line 1 separates numbers by commas"),
         ("1,2\n3 44\n", "a.txt:2:3: a comma is missing before '44'; line 1 separates numbers by commas"),
         ("1 2\n3 1,5\n", "a.txt:2:3: value '1,5' is not a number; the decimal sign is a point"),
-        ("time value\n1 2\n", "a.txt:1:1: value 'time' is not a number"),
+        ("time value unit\n1 2\n", "a.txt:1:1: value 'time' is not a number"),
+        ("time 7\n1 2\n", "a.txt:1:1: value 'time' is not a number"),
+        ("time value\n1 2\n3 y\n", "a.txt:3:3: value 'y' is not a number"),
+        (
+            "time,value\n1,2\n\n3\n",
+            "a.txt:4: the line has 1 number but line 2 has 2; all rows of a matrix are equally long",
+        ),
+        ("1;2\n3;\n", "a.txt:2: number 2 is missing: no digit is before or after a semicolon"),
+        (
+            "1;2\n3 44\n",
+            "a.txt:2:3: a semicolon is missing before '44'; line 1 separates numbers by semicolons",
+        ),
         ("1 2\n3 4z\n", "a.txt:2:3: value '4z' is not a number"),
         ("1 1.5-102\n", "a.txt:1:3: value '1.5-102' is not a number; an exponent needs its E"),
         (

@@ -1,0 +1,124 @@
+//! How a table of text is written: names in its first line, semicolons between numbers, decimal commas.
+//!
+//! Spreadsheets write such tables. A line is one of names if no field of it is a number and it has as many fields as the next line. In a
+//! table with semicolons, or with tabs, a comma is a decimal mark; its numbers are rewritten with commas between them and decimal points,
+//! byte for byte, so that places in errors stay right.
+
+use std::borrow::Cow;
+
+use memchr::memchr;
+use rayon::prelude::*;
+
+use super::matrix_market::header::words;
+use super::text::{has_numbers, lines};
+
+/// Most bytes of a file that are searched for the line of names and the line after it.
+pub(super) const MOST_NAMES_BYTES: usize = 1 << 20;
+
+/// Bytes that are rewritten at a time.
+const REWRITTEN_BYTES: usize = 1 << 20;
+
+/// The names and the numbers of a table.
+#[derive(Debug)]
+pub(super) struct Table<'t> {
+    /// The names of the columns; none where the first line has numbers.
+    pub names: Vec<String>,
+    /// Lines before the numbers.
+    pub lines_before: u64,
+    /// The numbers, with blanks or commas between them and decimal points.
+    pub numbers: Cow<'t, [u8]>,
+    /// Whether the commas of `numbers` are semicolons in the file.
+    pub has_semicolons: bool,
+    /// Sentences about the form.
+    pub notes: Vec<String>,
+}
+
+impl<'t> Table<'t> {
+    /// The table that `text` is.
+    pub fn of(text: &'t [u8]) -> Self {
+        let (names, lines_before, numbers) = without_names(text);
+        let first = lines(numbers).find(|line| has_numbers(line)).unwrap_or_default();
+        let has_semicolons = memchr(b';', first).is_some();
+        let has_decimal_commas =
+            if has_semicolons { memchr(b',', numbers).is_some() } else { has_tabs_and_decimal_commas(first) };
+        let mut notes = Vec::new();
+        if !names.is_empty() {
+            notes.push(match &names[..] {
+                [name] => format!("the first line is the name of the column, {name}"),
+                names => format!("the first line has the names of {} columns", names.len()),
+            });
+        }
+        if has_decimal_commas {
+            notes.push("commas are decimal marks".into());
+        }
+        let numbers = match has_semicolons || has_decimal_commas {
+            true => Cow::Owned(rewritten(numbers)),
+            false => Cow::Borrowed(numbers),
+        };
+        Self { names, lines_before, numbers, has_semicolons, notes }
+    }
+}
+
+/// Whether a text that begins with `start` begins with names of columns.
+pub(super) fn begins_with_names(start: &[u8]) -> bool {
+    !without_names(start).0.is_empty()
+}
+
+/// The names of the first line with content, if it has names; the number of lines up to it, and the text behind them.
+fn without_names(text: &[u8]) -> (Vec<String>, u64, &[u8]) {
+    let nothing = (Vec::new(), 0, text);
+    let mut contents = lines(text).enumerate().filter(|(_, line)| has_numbers(line));
+    let (Some((index, first)), Some((_, second))) = (contents.next(), contents.next()) else {
+        return nothing;
+    };
+    let names = fields(first);
+    let is_named = names.iter().any(|name| !name.is_empty())
+        && !names.iter().any(|name| is_number(name))
+        && fields(second).iter().any(|field| is_number(field))
+        && names.len() == fields(second).len()
+        && !first.trim_ascii_start().starts_with(b"<");
+    if !is_named {
+        return nothing;
+    }
+    // Both are parts of the text.
+    let end = first.as_ptr() as usize - text.as_ptr() as usize + first.len();
+    (names, index as u64 + 1, text.get(end + 1..).unwrap_or_default())
+}
+
+/// The fields of a line without quotation marks: between semicolons, else tabs, else commas, else blanks.
+fn fields(line: &[u8]) -> Vec<String> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let shown = |field: &[u8]| String::from_utf8_lossy(field).trim().trim_matches('"').to_owned();
+    let Some(separator) = [b';', b'\t', b','].into_iter().find(|&byte| memchr(byte, line).is_some()) else {
+        return words(line).map(shown).collect();
+    };
+    let mut is_quoted = false;
+    let ends = |byte: &u8| {
+        is_quoted ^= *byte == b'"';
+        *byte == separator && !is_quoted
+    };
+    line.split(ends).map(shown).collect()
+}
+
+/// Whether a field is a number, with a decimal point or a decimal comma.
+fn is_number(field: &str) -> bool {
+    field.replace(',', ".").parse::<f64>().is_ok()
+}
+
+/// Whether a line has tabs between its numbers, and commas that can only be decimal marks.
+fn has_tabs_and_decimal_commas(line: &[u8]) -> bool {
+    memchr(b'\t', line).is_some()
+        && memchr(b',', line).is_some()
+        && fields(line).iter().all(|field| field.is_empty() || is_number(field))
+}
+
+/// `text` with commas for semicolons and points for commas.
+fn rewritten(text: &[u8]) -> Vec<u8> {
+    let mut numbers = text.to_vec();
+    numbers.par_chunks_mut(REWRITTEN_BYTES).flatten_iter().for_each(|byte| match *byte {
+        b';' => *byte = b',',
+        b',' => *byte = b'.',
+        _ => {}
+    });
+    numbers
+}
