@@ -44,7 +44,8 @@ pub enum Downloaded {
 /// Downloads a gzip archive to `path` and records its checksum.
 pub fn download(url: &str, path: &Path, max_bytes: u64, watcher: &Watcher<'_>) -> Result<Downloaded> {
     let part = with_suffix(path, ".part");
-    let outcome = Download { url, part: &part, max_bytes, stall_timeout: STALL_TIMEOUT, watcher }.run()?;
+    let outcome =
+        Download { url, path, part: &part, max_bytes, stall_timeout: STALL_TIMEOUT, watcher }.run()?;
     if let Downloaded::File { .. } = outcome {
         let mut first = [0; 2];
         let read = File::open(&part).and_then(|mut file| file.read_exact(&mut first));
@@ -61,7 +62,8 @@ pub fn download(url: &str, path: &Path, max_bytes: u64, watcher: &Watcher<'_>) -
 /// Downloads a text to `path`.
 pub fn download_text(url: &str, path: &Path, max_bytes: u64, watcher: &Watcher<'_>) -> Result<Downloaded> {
     let part = with_suffix(path, ".part");
-    let outcome = Download { url, part: &part, max_bytes, stall_timeout: STALL_TIMEOUT, watcher }.run()?;
+    let outcome =
+        Download { url, path, part: &part, max_bytes, stall_timeout: STALL_TIMEOUT, watcher }.run()?;
     if let Downloaded::File { .. } = outcome {
         rename(&part, path)?;
     }
@@ -76,7 +78,7 @@ pub fn with_stall_timeout(
     stall_timeout: Duration,
     watcher: &Watcher<'_>,
 ) -> Result<Downloaded> {
-    Download { url, part, max_bytes: 1 << 20, stall_timeout, watcher }.run()
+    Download { url, path: part, part, max_bytes: 1 << 20, stall_timeout, watcher }.run()
 }
 
 fn rename(part: &Path, path: &Path) -> Result<()> {
@@ -103,11 +105,14 @@ enum Attempt {
     Missing,
     /// To be tried again, from where it ended.
     Broken(String),
+    /// The server was not reached; to be tried again.
+    Unreached(String),
 }
 
-/// A download to the file `part`.
+/// A download to the file `part`, which becomes the file `path`.
 struct Download<'a> {
     url: &'a str,
+    path: &'a Path,
     part: &'a Path,
     max_bytes: u64,
     stall_timeout: Duration,
@@ -137,7 +142,7 @@ impl Download<'_> {
 
     fn attempts(&self, file: &mut File) -> Result<Downloaded> {
         let failed = |error| Error::write(self.part, error);
-        let (mut attempts, mut reason) = (0, String::new());
+        let (mut attempts, mut reason, mut advice) = (0, String::new(), String::new());
         while attempts < ATTEMPTS {
             if attempts > 0 {
                 std::thread::sleep(FIRST_WAIT * 2u32.pow(attempts - 1));
@@ -149,12 +154,13 @@ impl Download<'_> {
                     file.set_len(0).map_err(failed)?;
                     return Ok(Downloaded::Missing);
                 }
-                Attempt::Broken(why) => reason = why,
+                Attempt::Broken(why) => (reason, advice) = (why, "try again later".into()),
+                Attempt::Unreached(why) => (reason, advice) = (why, self.without_server()),
             }
             let progressed = file.metadata().map_err(failed)?.len() > before;
             attempts = if progressed { 1 } else { attempts + 1 };
         }
-        Err(refusal(self.url, format!("{reason}; {ATTEMPTS} attempts failed, try again later")))
+        Err(refusal(self.url, format!("{reason}; {ATTEMPTS} attempts failed, {advice}")))
     }
 
     fn attempt(&self, file: &mut File, have: u64) -> Result<Attempt> {
@@ -252,15 +258,22 @@ impl Download<'_> {
     fn failed(&self, error: &ureq::Error) -> Result<Attempt> {
         use ureq::Error as E;
         match error {
-            E::Io(_) | E::Timeout(_) | E::ConnectionFailed | E::HostNotFound | E::Protocol(_) => {
-                Ok(Attempt::Broken(error.to_string()))
-            }
+            E::Io(_) | E::ConnectionFailed | E::HostNotFound => Ok(Attempt::Unreached(error.to_string())),
+            E::Timeout(_) | E::Protocol(_) => Ok(Attempt::Broken(error.to_string())),
             E::TooManyRedirects => Err(refusal(self.url, "the server redirects without end")),
             E::RequireHttpsOnly(_) => {
                 Err(refusal(self.url, "the server redirects to an address without TLS"))
             }
             other => Err(refusal(self.url, other.to_string())),
         }
+    }
+
+    /// What helps where the server cannot be reached.
+    fn without_server(&self) -> String {
+        format!(
+            "so the server may be out of reach: HTTPS_PROXY or ALL_PROXY name a proxy, or put the file at {} by hand",
+            self.path.display()
+        )
     }
 
     fn too_large(&self) -> Error {

@@ -1,7 +1,7 @@
 //! A stored archive and its checksum, in a file beside it.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
@@ -41,10 +41,17 @@ pub fn record(path: &Path, archive: &Path) -> Result<()> {
     })
 }
 
-/// The size of a stored archive; an error if its bytes are not those that were downloaded.
+/// The size of a stored archive; an error if its bytes are not those that were downloaded. An archive without a checksum was put there by
+/// hand: the download writes the checksum first. It gets one now.
 pub fn check(path: &Path) -> Result<u64> {
     let (hash, bytes) = checksum(path)?;
-    let recorded = std::fs::read_to_string(checksum_path(path)).unwrap_or_default();
+    let recorded = match std::fs::read_to_string(checksum_path(path)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            record(path, path)?;
+            return Ok(bytes);
+        }
+        recorded => recorded.unwrap_or_default(),
+    };
     if recorded.trim() == format!("{hash:016x} {bytes}") {
         return Ok(bytes);
     }

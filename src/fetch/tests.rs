@@ -126,6 +126,22 @@ fn an_archive_is_downloaded_once_and_compared_with_its_checksum() {
 }
 
 #[test]
+fn an_archive_that_was_put_into_the_folder_by_hand_needs_no_server() {
+    let server = Server::new(|_, _, _| unreachable!("nothing is to be fetched"));
+    let fixture = Fixture::new(&server);
+    let path = fixture.folder.path().join("HB/a.tar.gz");
+    std::fs::create_dir(fixture.folder.path().join("HB")).unwrap();
+    std::fs::write(&path, archive(5000)).unwrap();
+    let fetched = fixture.fetch("HB/a", false).unwrap();
+    assert!(!fetched.is_new && fetched.bytes == 5000 && fetched.path == path);
+
+    // From then on it has a checksum like others.
+    std::fs::write(&path, archive(4000)).unwrap();
+    let error = fixture.fetch("HB/a", false).unwrap_err();
+    assert!(error.to_string().contains("not the one that was downloaded"), "{error}");
+}
+
+#[test]
 fn several_that_fetch_one_matrix_download_it_once() {
     let body = archive(200_000);
     let sent = body.clone();

@@ -79,6 +79,9 @@ fn mistakes_in_names_and_addresses_are_named() {
     place.fail(&format!("fetch smal --base-url {url} --folder matrices"), 2, "did you mean 'small'?");
     place.fail("fetch ../a/b --folder matrices", 2, "is no name");
     place.fail("fetch HB/small --base-url ftp://a --folder matrices", 2, "https://");
-    place.fail("fetch HB/small --base-url http://127.0.0.1:1 --folder matrices", 3, "attempts failed");
+    let unreached = "fetch HB/small --base-url http://127.0.0.1:1 --folder matrices";
+    for words in ["attempts failed", "ALL_PROXY", "put the file at matrices/HB/small.tar.gz by hand"] {
+        place.fail(unreached, 3, words);
+    }
     assert_eq!(place.run("fetch").code, 2);
 }
