@@ -8,7 +8,7 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Folders and files that people read, and the endings of their text files.
-READ = ["README.md", "build.rs", "benches", "cli", "configs", "docs", "examples", "kernels", "src", "tests", "traces", "Cargo.toml"]
+READ = ["README.md", "CONTRIBUTING.md", "build.rs", "benches", "cli", "configs", "docs", "examples", "kernels", "src", "tests", "traces", "Cargo.toml"]
 TEXT = {".cu", ".cuh", ".h", ".json", ".md", ".py", ".rs", ".toml"}
 
 
