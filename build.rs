@@ -1,4 +1,4 @@
-//! Lists the compiled code of `kernels/*.cu` and, with the feature `emulator`, compiles them for the emulator. CUDA is not needed.
+//! Lists the compiled code of the kernels in `kernels` and `kernels/sources` and, with the feature `emulator`, compiles them for the emulator. CUDA is not needed.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -15,12 +15,14 @@ mod shared_declarations;
 
 fn main() {
     println!("cargo::rerun-if-changed=kernels");
-    let mut kernels: Vec<PathBuf> = fs::read_dir("kernels")
-        .expect("the folder kernels is part of the source")
+    let files = |folder| fs::read_dir(folder).expect("the folders of kernels are part of the source");
+    let mut kernels: Vec<PathBuf> = ["kernels", "kernels/sources"]
+        .into_iter()
+        .flat_map(files)
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.extension().is_some_and(|ending| ending == "cu"))
         .collect();
-    kernels.sort();
+    kernels.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     for kernel in &kernels {
         let name = kernel.file_name().unwrap_or_default();
@@ -37,7 +39,7 @@ fn whole_text(kernel: &Path) -> String {
     let text = fs::read_to_string(kernel).expect("kernels are readable");
     let lines = text.lines().map(|line| match line.strip_prefix("#include \"") {
         Some(name) => fs::read_to_string(Path::new("kernels").join(name.trim_end_matches('"')))
-            .expect("kernels include files of their own folder"),
+            .expect("kernels include files of the folder kernels"),
         None => format!("{line}\n"),
     });
     lines.collect()

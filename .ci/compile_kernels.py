@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles kernels/*.cu with NVIDIA's compilers, which need no GPU, and keeps kernels/compiled current.
+"""Compiles the kernels of kernels/ and kernels/sources/ with NVIDIA's compilers, which need no GPU, and keeps kernels/compiled current.
 
     pip install -r .ci/kernels.txt
     compile_kernels.py [FILE.cu ...]            checks: every file compiles without messages for every architecture, its
@@ -36,6 +36,8 @@ TARGETS = ["ptx", *(f"sm_{architecture}" for architecture in MACHINE_CODE)]
 OPTIONS = ["--std=c++17", "--fmad=false", "--diag-suppress=177,128"]
 FAST = "// fast: no spills"
 KERNELS = pathlib.Path(__file__).resolve().parent.parent / "kernels"
+# Kernels that are kept for comparison have a folder of their own.
+FOLDERS = [KERNELS, KERNELS / "sources"]
 COMPILED = KERNELS / "compiled"
 MANIFEST = COMPILED / "manifest.txt"
 HEADER = """\
@@ -197,7 +199,7 @@ def write_all(sources, made, stored):
             lines += [f"{path.name} {of} {target} {len(old[target])} {fingerprint(old[target])}" for target in TARGETS]
     MANIFEST.write_text(HEADER + "".join(f"{line}\n" for line in lines))
     for path in COMPILED.glob("*.bin"):
-        if not (KERNELS / f"{path.stem}.cu").exists():
+        if path.stem not in {source.stem for source in sources}:
             path.unlink()
 
 
@@ -269,12 +271,12 @@ def check(form):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write kernels/compiled")
-    parser.add_argument("files", nargs="*", metavar="FILE.cu", help="names in kernels/; all without one")
+    parser.add_argument("files", nargs="*", metavar="FILE.cu", help="names of files; all without one")
     arguments = parser.parse_args()
-    sources = sorted(KERNELS.glob("*.cu"))
+    sources = sorted((path for folder in FOLDERS for path in folder.glob("*.cu")), key=lambda path: path.name)
     chosen = [path for path in sources if not arguments.files or path.name in arguments.files]
     if not chosen:
-        sys.exit(f"none of these is in kernels/; there are {', '.join(path.name for path in sources)}")
+        sys.exit(f"none of these is a kernel; there are {', '.join(path.name for path in sources)}")
     load()
     complaints, wanted = [], [form for path in chosen for form in forms(path)]
     made = {path.name: {} for path in chosen}

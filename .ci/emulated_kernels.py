@@ -46,10 +46,15 @@ HANG_CPU_SECONDS = 15
 HANG_SECONDS = 300
 
 
+def kernel_files(ending=".cu"):
+    """The files of kernels by name; those that are kept for comparison have a folder of their own."""
+    return sorted((path for folder in (KERNELS, KERNELS / "sources") for path in folder.glob(f"*{ending}")), key=lambda path: path.name)
+
+
 def including(file):
     """The kernels whose text has a file of the folder: the shortest of each family of the oracle first, since each family uses other
     parts of a file, then the next ones. Short kernels compile fastest. `sell` is short and computes vectors."""
-    paths = sorted(KERNELS.glob("*.cu"), key=lambda path: (path.stem != "sell", len(whole_text(path, {})), path.name))
+    paths = sorted(kernel_files(), key=lambda path: (path.stem != "sell", len(whole_text(path, {})), path.name))
     paths = [path for path in paths if path.name == file or f'#include "{file}"\n' in path.read_text()]
     families = [path.stem.split("_")[0] if path.stem.split("_")[0] in FAMILIES else "emu" for path in paths]
     turn = {path: families[:at].count(families[at]) for at, path in enumerate(paths)}
@@ -114,7 +119,7 @@ class Emulated:
     def __init__(self, keeps_programs=False, jobs=1):
         self.base = (FOLDER / "base").resolve()
         self.base.mkdir(parents=True, exist_ok=True)
-        self.kernels = sorted(KERNELS.glob("*.cu"))
+        self.kernels = kernel_files()
         with workers(jobs) as pool:
             self.assembly = dict(zip(self.kernels, pool.map(self.base_of, self.kernels)))
         self.passing, self.trying = set(), threading.Lock()

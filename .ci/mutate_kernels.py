@@ -26,7 +26,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from emulated_kernels import FOLDER, KERNELS, Emulated, including
+from emulated_kernels import FOLDER, KERNELS, Emulated, including, kernel_files
 from kernel_mutations import mutants_of
 from worker_cores import workers
 
@@ -110,7 +110,7 @@ def main():
     parser.add_argument("--oracle-seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=6, help="of processor time of the oracle, for each kernel of a file")
     parser.add_argument("--sources", type=int, default=6, help="kernels with the text of a .cuh file that are tried at most")
-    parser.add_argument("--file", action="append", help="a file in kernels/")
+    parser.add_argument("--file", action="append", help="the name of a file in kernels/ or kernels/sources/")
     parser.add_argument("--iterate", action="store_true")
     parser.add_argument("--resume", action="store_true", help="the mutants of the draw that the last run did not reach")
     parser.add_argument("--list", action="store_true")
@@ -118,8 +118,7 @@ def main():
     parser.add_argument("--keep-programs", action="store_true", help="does not build the oracle and the tests again: cargo does so after each commit")
     options = parser.parse_args()
 
-    files = sorted([*KERNELS.glob("*.cu"), *KERNELS.glob("*.cuh")])
-    mutants = [mutant for path in files for mutant in mutants_of(path)]
+    mutants = [mutant for path in sorted([*kernel_files(".cu"), *kernel_files(".cuh")]) for mutant in mutants_of(path)]
     results = {}
     if options.iterate:
         results = json.loads(RESULTS.read_text())

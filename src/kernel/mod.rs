@@ -12,6 +12,7 @@ pub mod order;
 pub mod partition;
 pub mod reference;
 pub mod scaling;
+mod sources;
 pub mod table;
 pub mod vectors;
 pub mod verify;

@@ -5,8 +5,7 @@
 use super::order::{SEGMENT, SPAN};
 use super::scaling::{Scaling, scaling};
 use crate::error::{Error, Result};
-use crate::matrix::ell::PADDING;
-use crate::matrix::{CsrView, EllPadded, EllUnpadded, MultiVectorView, MultiVectorViewMut, Scalar};
+use crate::matrix::{CsrView, MultiVectorView, MultiVectorViewMut, Scalar};
 
 /// `y(i, k)` as the canonical sum over the entries of a row.
 pub(super) fn element<T: Scalar>(columns: &[u32], values: &[T], x: &MultiVectorView<'_, T>, k: usize) -> T {
@@ -32,7 +31,7 @@ fn sum<T: Scalar>(parts: impl Iterator<Item = T>) -> T {
 }
 
 /// Sets every `y(row, k)` to the scaled `element(row, k)` after checking the shapes of X and Y.
-fn fill<T: Scalar>(
+pub(super) fn fill<T: Scalar>(
     rows: usize,
     cols: usize,
     scaling: Scaling<T>,
@@ -70,35 +69,6 @@ pub fn csr_scaled<T: Scalar>(
     fill(a.rows(), a.cols(), scaling, x, y, |row, k| {
         let (columns, values) = a.row(row);
         element(columns, values, &x, k)
-    })
-}
-
-/// `y = alpha A x + beta y` with A in padded ELLPACK; each row ends at its first padding entry.
-pub fn ell_padded<T: Scalar>(
-    a: &EllPadded<T>,
-    scaling: Scaling<T>,
-    x: MultiVectorView<'_, T>,
-    y: &mut MultiVectorViewMut<'_, T>,
-) -> Result<()> {
-    fill(a.rows(), a.cols(), scaling, x, y, |row, k| {
-        let slots = row * a.width()..(row + 1) * a.width();
-        let columns = &a.columns()[slots.clone()];
-        let length = columns.iter().position(|&column| column == PADDING).unwrap_or(columns.len());
-        element(&columns[..length], &a.values()[slots][..length], &x, k)
-    })
-}
-
-/// `y = alpha A x + beta y` with A in ELLPACK without padding.
-pub fn ell_unpadded<T: Scalar>(
-    a: &EllUnpadded<T>,
-    scaling: Scaling<T>,
-    x: MultiVectorView<'_, T>,
-    y: &mut MultiVectorViewMut<'_, T>,
-) -> Result<()> {
-    fill(a.rows(), a.cols(), scaling, x, y, |row, k| {
-        let start = a.row_starts()[row] as usize;
-        let range = start..start + a.row_lengths()[row] as usize;
-        element(&a.columns()[range.clone()], &a.values()[range], &x, k)
     })
 }
 

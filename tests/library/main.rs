@@ -2,15 +2,14 @@
 //! whole library.
 
 mod adapting;
+mod advice;
 mod bad_matrix_market;
 mod checked_products;
-mod client_words;
 mod devices_agree;
 mod direct_messages;
 mod edited_files;
 mod faults;
 mod kernels_agree;
-mod kinds_of_work;
 mod layering;
 mod layouts_that_do_not_fit;
 #[cfg(feature = "mpi")]

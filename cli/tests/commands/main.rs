@@ -3,7 +3,6 @@
 mod bench;
 mod changed_files;
 mod choose;
-mod claims;
 mod clusters;
 mod demo;
 mod dense;
@@ -15,7 +14,6 @@ mod heterogeneous;
 mod limits;
 mod matrix;
 mod outputs;
-mod plain_words;
 mod plan;
 mod ranks;
 mod run;

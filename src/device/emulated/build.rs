@@ -1,4 +1,4 @@
-//! Part of the build script: compiles `kernels/*.cu` for the emulator with the host's C++ compiler.
+//! Part of the build script: compiles the CUDA kernels for the emulator with the host's C++ compiler.
 //!
 //! Every load and store is instrumented (`-fsanitize=thread`), and misaligned addresses are detected
 //! (`-fsanitize=alignment`). No sanitizer is linked: the emulator defines the functions that the compiler calls, so it

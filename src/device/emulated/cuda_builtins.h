@@ -1,4 +1,4 @@
-// Defines CUDA's built-ins for a CPU, so that kernels/*.cu compile with the host's C++ compiler and run in the emulator.
+// Defines CUDA's built-ins for a CPU, so that the kernels compile with the host's C++ compiler and run in the emulator.
 // The build prepends it to each kernel; declarations of shared variables are rewritten first (shared_declarations.rs).
 #pragma once
 

@@ -1,4 +1,4 @@
-//! An emulated CUDA device: runs the source of `kernels/*.cu` on the CPU and checks every operation.
+//! An emulated CUDA device: runs the source of the CUDA kernels on the CPU and checks every operation.
 //!
 //! It has its own memory and three lanes, each a host thread. Every access of a kernel is checked against the kernel's
 //! arguments. Every operation is checked against all earlier ones for a missing wait. An invalid operation is reported

@@ -11,19 +11,19 @@ use crate::matrix::{CsrView, Scalar};
 ///
 /// The creator must take it from a checked format: every entry is inside the arrays, every column inside the matrix.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RowLayout<'a, T> {
+pub(crate) struct RowLayout<'a, T> {
     /// Columns of the matrix.
-    pub(super) cols: usize,
+    pub(crate) cols: usize,
     /// Start of each row in the arrays; if `lengths` is none, followed by the end of the last row.
-    pub(super) starts: &'a [u64],
+    pub(crate) starts: &'a [u64],
     /// Length of each row; if none, a row ends where the next one starts.
-    pub(super) lengths: Option<&'a [u32]>,
+    pub(crate) lengths: Option<&'a [u32]>,
     /// Column of each entry.
-    pub(super) columns: &'a [u32],
+    pub(crate) columns: &'a [u32],
     /// Value of each entry.
-    pub(super) values: &'a [T],
+    pub(crate) values: &'a [T],
     /// Distance between consecutive entries of a row, in elements.
-    pub(super) stride: usize,
+    pub(crate) stride: usize,
 }
 
 impl<'a, T> RowLayout<'a, T> {

@@ -14,10 +14,12 @@ mod run;
 mod sell_plan;
 mod tuning;
 
+pub(super) use layout::RowLayout;
 pub use observed::{PieceObserver, RowsObserver};
 pub use product::CpuProduct;
 pub(crate) use product::PreparedKernel;
 pub use rows_plan::CpuSettings;
+pub(super) use rows_plan::RowsPlan;
 
 use crate::matrix::Scalar;
 

@@ -15,9 +15,8 @@ use crate::error::{Advice, Error, Result};
 use crate::kernel::KernelId;
 use crate::kernel::reference;
 use crate::kernel::scaling::scaling;
-use crate::matrix::convert::{csr_to_ell_padded, csr_to_ell_unpadded};
-use crate::matrix::ell::PADDING;
-use crate::matrix::{CsrView, EllPadded, EllUnpadded, MultiVectorView, MultiVectorViewMut, SlicedEll};
+use crate::kernel::sources::ell::EllKernel;
+use crate::matrix::{CsrView, MultiVectorView, MultiVectorViewMut, SlicedEll};
 
 /// A product prepared for one CPU kernel: A in the kernel's format, and the plan of its execution.
 pub struct CpuProduct<'a, T: Kernels> {
@@ -58,19 +57,20 @@ impl Identity {
 
 enum Stored<T: Kernels> {
     SerialCsr,
-    SerialEllPadded(EllPadded<T>),
-    SerialEllUnpadded(EllUnpadded<T>),
     Csr(RowsPlan<T>),
-    EllPadded(PaddedRows<T>, RowsPlan<T>),
-    EllUnpadded(EllUnpadded<T>, RowsPlan<T>),
+    Ell(EllKernel<T>),
     Sell(SlicedEll<T>, SellPlan<T>),
 }
 
-/// Padded ELLPACK with the start and the length of each row, found once when the product is prepared.
-struct PaddedRows<T> {
-    matrix: EllPadded<T>,
-    starts: Vec<u64>,
-    lengths: Vec<u32>,
+impl<T: Kernels> Stored<T> {
+    /// The plan of a kernel that computes by rows on all cores.
+    fn rows_plan(&self) -> Option<&RowsPlan<T>> {
+        match self {
+            Self::Csr(plan) => Some(plan),
+            Self::Ell(kernel) => kernel.plan(),
+            Self::SerialCsr | Self::Sell(..) => None,
+        }
+    }
 }
 
 impl<'a, T: Kernels> CpuProduct<'a, T> {
@@ -142,29 +142,19 @@ impl<T: Kernels> PreparedKernel<T> {
         };
         let stored = match kernel {
             KernelId::SerialCsr => Stored::SerialCsr,
-            KernelId::SerialEllPadded => {
-                Stored::SerialEllPadded(csr_to_ell_padded(&matrix, memory_limit_bytes)?)
-            }
-            KernelId::SerialEllUnpadded => Stored::SerialEllUnpadded(csr_to_ell_unpadded(&matrix)?),
             KernelId::CpuCsr => Stored::Csr(plan(RowLayout::from(matrix))?),
-            KernelId::CpuEllPadded => {
-                let padded = PaddedRows::new(csr_to_ell_padded(&matrix, memory_limit_bytes)?);
-                let plan = plan(padded.layout())?;
-                Stored::EllPadded(padded, plan)
-            }
-            KernelId::CpuEllUnpadded => {
-                let unpadded = csr_to_ell_unpadded(&matrix)?;
-                let plan = plan(unpadded_layout(&unpadded))?;
-                Stored::EllUnpadded(unpadded, plan)
-            }
             KernelId::CpuSell => {
                 let sliced = SlicedEll::from_csr(matrix, slicing::<T>(), memory_limit_bytes)?;
                 let plan = SellPlan::new(&sliced, settings)?;
                 Stored::Sell(sliced, plan)
             }
             _ => {
-                let reason = format!("kernel {} needs a GPU", kernel.name());
-                return Err(Error::usage(reason).advise([Advice::AddGpu]));
+                let needs_gpu = || {
+                    let reason = format!("kernel {} needs a GPU", kernel.name());
+                    Error::usage(reason).advise([Advice::AddGpu])
+                };
+                let prepared = EllKernel::prepare(kernel, &matrix, memory_limit_bytes, plan)?;
+                Stored::Ell(prepared.ok_or_else(needs_gpu)?)
             }
         };
         let mut reason = kernel.info().summary.to_string();
@@ -183,25 +173,24 @@ impl<T: Kernels> PreparedKernel<T> {
     /// Whether a run of a parallel kernel uses one thread only, because the product is small.
     pub fn is_serial(&self) -> bool {
         match &self.stored {
-            Stored::Csr(plan) | Stored::EllPadded(_, plan) | Stored::EllUnpadded(_, plan) => plan.is_serial(),
             Stored::Sell(_, plan) => plan.is_serial(),
-            _ => false,
+            stored => stored.rows_plan().is_some_and(RowsPlan::is_serial),
         }
     }
 
     fn pieces(&self) -> Vec<Range<usize>> {
+        let rows = self.matrix.rows();
         match &self.stored {
-            Stored::Csr(plan) | Stored::EllPadded(_, plan) | Stored::EllUnpadded(_, plan) => plan.pieces(),
-            Stored::Sell(_, plan) => plan.pieces(self.matrix.rows()),
-            _ => std::iter::once(0..self.matrix.rows()).collect(),
+            Stored::Sell(_, plan) => plan.pieces(rows),
+            stored => match stored.rows_plan() {
+                Some(plan) => plan.pieces(),
+                None => std::iter::once(0..rows).collect(),
+            },
         }
     }
 
     fn hub_rows(&self) -> &[usize] {
-        match &self.stored {
-            Stored::Csr(plan) | Stored::EllPadded(_, plan) | Stored::EllUnpadded(_, plan) => plan.hub_rows(),
-            _ => &[],
-        }
+        self.stored.rows_plan().map_or(&[], RowsPlan::hub_rows)
     }
 
     /// Computes `y = A x` in the rayon pool of the caller. `matrix` must be the matrix that the kernel was prepared for.
@@ -233,49 +222,10 @@ impl<T: Kernels> PreparedKernel<T> {
         let unseen = |result: Result<()>| result.map(|()| false);
         match &mut self.stored {
             Stored::SerialCsr => unseen(reference::csr_scaled(matrix, scaling, x, &mut y)),
-            Stored::SerialEllPadded(matrix) => unseen(reference::ell_padded(matrix, scaling, x, &mut y)),
-            Stored::SerialEllUnpadded(matrix) => unseen(reference::ell_unpadded(matrix, scaling, x, &mut y)),
             Stored::Csr(plan) => plan.run(RowLayout::from(matrix), scaling, x, y, observer),
-            Stored::EllPadded(padded, plan) => plan.run(padded.layout(), scaling, x, y, observer),
-            Stored::EllUnpadded(matrix, plan) => plan.run(unpadded_layout(matrix), scaling, x, y, observer),
+            Stored::Ell(kernel) => kernel.run(scaling, x, y, observer),
             Stored::Sell(matrix, plan) => unseen(plan.run(matrix, scaling, x, y)),
         }
-    }
-}
-
-impl<T: Kernels> PaddedRows<T> {
-    fn new(matrix: EllPadded<T>) -> Self {
-        let width = matrix.width();
-        let starts = (0..matrix.rows() as u64).map(|row| row * width as u64).collect();
-        let lengths = (0..matrix.rows())
-            .map(|row| {
-                let slots = &matrix.columns()[row * width..(row + 1) * width];
-                slots.partition_point(|&column| column != PADDING) as u32
-            })
-            .collect();
-        Self { matrix, starts, lengths }
-    }
-
-    fn layout(&self) -> RowLayout<'_, T> {
-        RowLayout {
-            cols: self.matrix.cols(),
-            starts: &self.starts,
-            lengths: Some(&self.lengths),
-            columns: self.matrix.columns(),
-            values: self.matrix.values(),
-            stride: 1,
-        }
-    }
-}
-
-fn unpadded_layout<T: Kernels>(matrix: &EllUnpadded<T>) -> RowLayout<'_, T> {
-    RowLayout {
-        cols: matrix.cols(),
-        starts: matrix.row_starts(),
-        lengths: Some(matrix.row_lengths()),
-        columns: matrix.columns(),
-        values: matrix.values(),
-        stride: 1,
     }
 }
 

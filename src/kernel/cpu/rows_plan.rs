@@ -63,7 +63,7 @@ impl<T: Kernels> Piece<T> {
 }
 
 /// Rows, their order and their bodies, decided once for a layout and a number of columns.
-pub(super) struct RowsPlan<T: Scalar> {
+pub(crate) struct RowsPlan<T: Scalar> {
     k: usize,
     isa: Isa,
     tuning: Tuning,
@@ -80,7 +80,7 @@ const MIN_HUB_NONZEROS: usize = 32 * SEGMENT;
 
 impl<T: Kernels> RowsPlan<T> {
     /// The plan for `layout`, made in the rayon pool of the caller.
-    pub fn new(
+    pub(super) fn new(
         layout: RowLayout<'_, T>,
         settings: CpuSettings,
         tuning: Tuning,

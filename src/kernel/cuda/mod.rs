@@ -15,6 +15,7 @@ pub use forms::pitch_bytes;
 pub use parameter::Parameter;
 pub use shape::{Grid, Items, LARGEST_TILE_BYTES, LaunchShape, MAX_TILES};
 pub use table::CUDA_KERNELS;
+pub(super) use table::text;
 pub use variant::{Constant, Variant};
 
 use super::id::KernelId;
@@ -47,7 +48,7 @@ pub enum Layout {
 pub struct CudaKernel {
     /// The kernel.
     pub id: KernelId,
-    /// Its file in `kernels/`.
+    /// Its file in `kernels/` or `kernels/sources/`, without the folder.
     pub file: &'static str,
     /// The source text of that file, with its includes expanded.
     pub text: &'static str,

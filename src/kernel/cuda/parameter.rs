@@ -55,36 +55,6 @@ pub const CSR: &[Parameter] = &[
     Parameter::Number("beta"),
 ];
 
-/// Parameters of kernels on CSR that read X by columns.
-pub const CSR_TRANSPOSED: &[Parameter] = &[
-    Parameter::Number("rows"),
-    Parameter::Number("k"),
-    Parameter::Read("row_pointers"),
-    Parameter::Read("columns"),
-    Parameter::Read("values"),
-    Parameter::Read("x_transposed"),
-    Parameter::Number("ldx"),
-    Parameter::Result("y"),
-    Parameter::Number("ldy"),
-    Parameter::Number("alpha"),
-    Parameter::Number("beta"),
-];
-
-/// Parameters of kernels on row blocks; they read X by columns.
-pub const ROW_BLOCKS: &[Parameter] = &[
-    Parameter::Number("k"),
-    Parameter::Read("row_blocks"),
-    Parameter::Read("row_pointers"),
-    Parameter::Read("columns"),
-    Parameter::Read("values"),
-    Parameter::Read("x_transposed"),
-    Parameter::Number("ldx"),
-    Parameter::Result("y"),
-    Parameter::Number("ldy"),
-    Parameter::Number("alpha"),
-    Parameter::Number("beta"),
-];
-
 /// Parameters of kernels on runs of rows.
 pub const RUNS: &[Parameter] = &[
     Parameter::Number("items"),
@@ -173,21 +143,6 @@ pub const SLICES: &[Parameter] = &[
     Parameter::Read("slice_starts"),
     Parameter::Read("lane_lengths"),
     Parameter::Read("lane_rows"),
-    Parameter::Read("columns"),
-    Parameter::Read("values"),
-    Parameter::Read("x"),
-    Parameter::Number("ldx"),
-    Parameter::Result("y"),
-    Parameter::Number("ldy"),
-    Parameter::Number("alpha"),
-    Parameter::Number("beta"),
-];
-
-/// Parameters of kernels on padded ELLPACK.
-pub const ELLPACK: &[Parameter] = &[
-    Parameter::Number("rows"),
-    Parameter::Number("k"),
-    Parameter::Number("width"),
     Parameter::Read("columns"),
     Parameter::Read("values"),
     Parameter::Read("x"),

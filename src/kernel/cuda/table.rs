@@ -3,36 +3,27 @@
 use super::{Constant, CudaKernel, Grid, Layout, Variant, parameter};
 use crate::kernel::KernelId;
 use crate::kernel::order::{SEGMENT, SPAN};
+use crate::kernel::sources;
 
-/// The source text of a file in `kernels/`, with its includes expanded.
+/// The source text of a file in `kernels/` or `kernels/sources/`, with its includes expanded.
 macro_rules! text {
     ($file:literal) => {
         include_str!(concat!(env!("OUT_DIR"), "/", $file))
     };
 }
+pub(crate) use text;
 
-const CSR_SCALAR: &str = text!("csr_scalar.cu");
-
-/// One thread per element of Y, on CSR; other rows of the table derive from it.
-const SCALAR: CudaKernel = CudaKernel {
-    id: KernelId::CsrScalarV1,
-    file: "csr_scalar.cu",
-    text: CSR_SCALAR,
+/// A group of lanes per row, on CSR; the next row of the table derives from it.
+const CSR_SUBWARP: CudaKernel = CudaKernel {
+    id: KernelId::CsrSubwarp,
+    file: "csr_subwarp.cu",
+    text: text!("csr_subwarp.cu"),
     layout: Layout::Csr,
     parameters: parameter::CSR,
-    grid: Grid::Elements,
-    constants: &[],
-    variants: &[Variant::PLAIN],
+    grid: Grid::Tiles,
+    constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors],
+    variants: &forms_by_width(LANES, 0),
 };
-
-/// Forms by threads per element of Y (`ways`); the default is 2.
-const SUBWARPS: &[Variant] = &[
-    Variant { ways: 2, ..Variant::PLAIN },
-    Variant { ways: 4, ..Variant::PLAIN },
-    Variant { ways: 8, ..Variant::PLAIN },
-    Variant { ways: 16, ..Variant::PLAIN },
-    Variant { ways: 32, ..Variant::PLAIN },
-];
 
 /// Bytes of a vector, lanes, vectors per lane, and ways.
 type TileShape = (u32, u32, u32, u32);
@@ -112,87 +103,22 @@ const fn two_row_forms() -> [Variant; 9] {
 
 /// All kernels for CUDA devices.
 pub const CUDA_KERNELS: &[CudaKernel] = &[
-    SCALAR,
-    CudaKernel { id: KernelId::CsrScalarV2, ..SCALAR },
-    CudaKernel { id: KernelId::CsrScalarV3, ..SCALAR },
-    CudaKernel {
-        id: KernelId::CsrVector,
-        file: "csr_vector.cu",
-        text: text!("csr_vector.cu"),
-        variants: &[Variant { ways: 32, ..Variant::PLAIN }],
-        ..SCALAR
-    },
-    CudaKernel {
-        id: KernelId::CsrVectorSubwarp,
-        file: "csr_vector_subwarp.cu",
-        text: text!("csr_vector_subwarp.cu"),
-        constants: &[Constant::Ways],
-        variants: SUBWARPS,
-        ..SCALAR
-    },
-    CudaKernel {
-        id: KernelId::CsrVectorByRow,
-        file: "csr_vector_by_row.cu",
-        text: text!("csr_vector_by_row.cu"),
-        parameters: parameter::CSR_TRANSPOSED,
-        grid: Grid::Items,
-        variants: &[Variant { lanes: 8, ways: 4, ..Variant::PLAIN }],
-        ..SCALAR
-    },
-    CudaKernel {
-        id: KernelId::CsrAdaptive,
-        file: "csr_adaptive.cu",
-        text: text!("csr_adaptive.cu"),
-        layout: Layout::RowBlocks,
-        parameters: parameter::ROW_BLOCKS,
-        grid: Grid::BlocksOfColumns,
-        variants: &[Variant { threads: 128, ..Variant::PLAIN }],
-        ..SCALAR
-    },
-    CudaKernel {
-        id: KernelId::CsrAdaptiveSubblocks,
-        file: "csr_adaptive_subblocks.cu",
-        text: text!("csr_adaptive_subblocks.cu"),
-        layout: Layout::RowBlocks,
-        parameters: parameter::ROW_BLOCKS,
-        grid: Grid::Blocks,
-        ..SCALAR
-    },
-    CudaKernel {
-        id: KernelId::Ellpack,
-        file: "ellpack.cu",
-        text: text!("ellpack.cu"),
-        layout: Layout::Ellpack,
-        parameters: parameter::ELLPACK,
-        ..SCALAR
-    },
-    CudaKernel {
-        id: KernelId::EllpackSubwarp,
-        file: "ellpack_subwarp.cu",
-        text: text!("ellpack_subwarp.cu"),
-        layout: Layout::Ellpack,
-        parameters: parameter::ELLPACK,
-        constants: &[Constant::Ways],
-        variants: SUBWARPS,
-        ..SCALAR
-    },
-    CudaKernel {
-        id: KernelId::CsrSubwarp,
-        file: "csr_subwarp.cu",
-        text: text!("csr_subwarp.cu"),
-        grid: Grid::Tiles,
-        constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors],
-        variants: &forms_by_width(LANES, 0),
-        ..SCALAR
-    },
+    sources::cuda::CSR_SCALAR_V1,
+    sources::cuda::CSR_SCALAR_V2,
+    sources::cuda::CSR_SCALAR_V3,
+    sources::cuda::CSR_VECTOR,
+    sources::cuda::CSR_VECTOR_SUBWARP,
+    sources::cuda::CSR_VECTOR_BY_ROW,
+    sources::cuda::CSR_ADAPTIVE,
+    sources::cuda::CSR_ADAPTIVE_SUBBLOCKS,
+    sources::cuda::ELLPACK,
+    sources::cuda::ELLPACK_SUBWARP,
+    CSR_SUBWARP,
     CudaKernel {
         id: KernelId::CsrWays,
-        file: "csr_subwarp.cu",
-        text: text!("csr_subwarp.cu"),
-        grid: Grid::Tiles,
         constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Ways],
         variants: &forms_by_width(WAYS, 0),
-        ..SCALAR
+        ..CSR_SUBWARP
     },
     CudaKernel {
         id: KernelId::CsrPieces,
