@@ -1,4 +1,4 @@
-//! The fuzz targets. A test of the library (`tests/library/fuzz_corpus.rs`) compiles this module too and replays the corpus.
+//! The fuzz targets. A test of the library (`cli/tests/fuzz_corpus.rs`) compiles this module too and replays the corpus.
 
 mod input;
 mod product;
