@@ -148,7 +148,7 @@ class Emulated:
             f'#!/bin/sh\nexec cc -L"{self.base}" -Wl,--no-as-needed {libraries} -Wl,--as-needed -Wl,--export-dynamic "$@"\n'
         )
         linker.chmod(0o755)
-        command = ["cargo", "rustc", *target, "--message-format", "json-render-diagnostics"]
+        command = ["cargo", "rustc", "-p", "rowloom", "--features", "emulator,fetch", *target, "--message-format", "json-render-diagnostics"]
         built = subprocess.run([*command, "--", "-C", f"linker={linker}"], stdout=subprocess.PIPE, text=True, check=True)
         found = re.findall(rf'"executable":"([^"]*/{name}-[^"]*)"', built.stdout)
         undefined = subprocess.run(["nm", "-D", "--undefined-only", found[-1]], capture_output=True, text=True, check=True)
