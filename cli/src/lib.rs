@@ -1,93 +1,50 @@
-//! The program `rowloom`: the grammar, the meaning of the flags, one file for each command; measurements, studies and plots.
+//! The program `rowloom`: the grammar, the meaning of the flags, the commands; measurements, studies and plots.
+//!
+//! Every folder uses earlier ones only, and no files of one folder use each other in a circle; a test reads this table and the sources.
+//!
+//! | folder | holds |
+//! |---|---|
+//! | `skip` | how tests skip what a machine lacks; of the tests only |
+//! | `plots` | figures and timelines as SVG, and the page of a study as HTML |
+//! | `statistics` | times: samples, medians, intervals, noise, ratios, warnings |
+//! | `measure` | measurements of kernels, forms and copies; checks; other libraries |
+//! | `results` | a study's configuration, cases, records, journal, figures, answers and page |
+//! | `args` | arguments as typed: the grammar and its help, notes on flags without effect |
+//! | `console` | streams, tables, JSON objects, errors, signals, files that may be replaced |
+//! | `operands` | matrices, X and tables that commands read or write; threads and machine |
+//! | `request` | arguments as meant: devices and options in the words of the runtime, tuning |
+//! | `trace` | timelines of the program and of products; `trace` |
+//! | `run` | `run`, `gemm`, `colmean`, in one process, over ranks, simulated |
+//! | `plan` | `plan` |
+//! | `bench` | `bench`, `calibrate` |
+//! | `matrix` | `inspect`, `convert`, `generate`, `fetch` |
+//! | `study` | `study` |
+//! | `guide` | `devices`, `demo`, `completions`, `man` |
+//! | `paths` | the files that one command names, checked together |
 //!
 //! A library only for the benchmarks and tests of this repository. Programs use the crate `rowloom`.
 
 #![forbid(unsafe_code)]
 
-mod advice;
 mod args;
-mod baseline;
 mod bench;
-mod bench_report;
-mod bench_table;
-mod calibrate;
-mod cluster;
-mod colmean;
-mod colmean_output;
-mod completions;
 mod console;
-mod convert;
-mod convert_check;
-mod dash;
-mod demo;
-mod dense_input;
-mod dense_run;
-mod described;
-mod devices;
-mod fetch;
-mod files;
-mod gemm;
-mod generate;
-mod help;
-mod host_spans;
-mod inspect;
-mod interrupt;
-#[cfg(feature = "mpi")]
-mod joining;
-mod json_flag;
-mod kernel_bench;
-mod launch;
-mod man;
+mod guide;
+mod matrix;
 pub mod measure;
-mod no_effect;
-mod options;
-mod oracle;
-mod overwrite;
+mod operands;
 mod paths;
 mod plan;
-mod plan_dense;
-mod plan_file;
-mod plan_table;
-mod planning;
 pub mod plots;
-mod reasons;
-mod recording;
-mod repeat;
-mod report;
-mod reported_cases;
+mod request;
+pub mod results;
 mod run;
-#[cfg(feature = "mpi")]
-mod run_ranks;
-#[cfg(feature = "mpi")]
-mod run_ranks_report;
-mod run_report;
-mod run_simulated;
-mod session;
 #[cfg(test)]
 #[path = "../../tests/skip/mod.rs"]
 mod skip;
-mod standard_input;
+pub mod statistics;
 mod study;
-mod study_check;
-mod study_conversion;
-mod study_dense;
-mod study_estimate;
-mod study_kernels;
-mod study_matrix;
-mod study_output;
-mod study_ranks;
-mod study_refusals;
-mod study_run;
-mod study_solver;
-mod study_vectors;
-mod subject;
-mod table;
 mod trace;
-mod transfers;
-mod tune;
-mod x;
-#[cfg(feature = "mpi")]
-mod x_rows;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -98,10 +55,11 @@ use clap::error::ErrorKind;
 
 pub use args::{Arguments, Command};
 pub use console::Console;
-pub use host_spans::{HostSpans, PROGRAM};
+pub use trace::host_spans::{HostSpans, PROGRAM};
 
-use interrupt::Interrupt;
-use launch::Launch;
+use args::json_flag;
+use console::interrupt::Interrupt;
+use console::launch::Launch;
 use rayon::ThreadPoolBuilder;
 
 use rowloom::internal::error::{Error, Result};
@@ -155,26 +113,26 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
         launch.check(command)?;
         #[cfg(feature = "mpi")]
         if let Command::Run(arguments) = command {
-            return run_ranks::run(arguments, console, launch);
+            return run::ranks::run(arguments, console, launch);
         }
     }
     match command {
-        Command::Run(arguments) => run::run(arguments, console),
-        Command::Gemm(arguments) => gemm::run(arguments, console),
-        Command::Colmean(arguments) => colmean::run(arguments, console),
-        Command::Plan(arguments) => plan::run(arguments, console),
-        Command::Bench(arguments) => bench::run(arguments, console),
-        Command::Calibrate(arguments) => calibrate::run(arguments, console),
-        Command::Study(arguments) => study::run(arguments, console),
-        Command::Inspect(arguments) => inspect::run(arguments, console),
-        Command::Convert(arguments) => convert::run(arguments, console),
-        Command::Fetch(arguments) => fetch::run(arguments, console),
-        Command::Generate(arguments) => generate::run(arguments, console),
-        Command::Trace(arguments) => trace::run(arguments, console),
-        Command::Devices(arguments) => devices::run(arguments, console),
-        Command::Demo(arguments) => demo::run(arguments, console),
-        Command::Completions(arguments) => completions::run(arguments, console),
-        Command::Man(arguments) => man::run(arguments, console),
+        Command::Run(arguments) => run::product::run(arguments, console),
+        Command::Gemm(arguments) => run::gemm::run(arguments, console),
+        Command::Colmean(arguments) => run::colmean::run(arguments, console),
+        Command::Plan(arguments) => plan::command::run(arguments, console),
+        Command::Bench(arguments) => bench::command::run(arguments, console),
+        Command::Calibrate(arguments) => bench::calibrate::run(arguments, console),
+        Command::Study(arguments) => study::command::run(arguments, console),
+        Command::Inspect(arguments) => matrix::inspect::run(arguments, console),
+        Command::Convert(arguments) => matrix::convert::run(arguments, console),
+        Command::Fetch(arguments) => matrix::fetch::run(arguments, console),
+        Command::Generate(arguments) => matrix::generate::run(arguments, console),
+        Command::Trace(arguments) => trace::command::run(arguments, console),
+        Command::Devices(arguments) => guide::devices::run(arguments, console),
+        Command::Demo(arguments) => guide::demo::run(arguments, console, execute),
+        Command::Completions(arguments) => guide::completions::run(arguments, console),
+        Command::Man(arguments) => guide::man::run(arguments, console),
     }
 }
 

@@ -4,12 +4,14 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::args::{ColmeanArguments, Command, InspectArguments};
-use super::dash::{data_on_standard_output, is_dash};
-use super::options::XSource;
-use super::overwrite::{self, Output};
-use super::session::MatrixSource;
-use super::{demo, man, study, transfers};
+use crate::args::MatrixSource;
+use crate::args::options::XSource;
+use crate::args::standard_stream::is_dash;
+use crate::args::{ColmeanArguments, Command, InspectArguments};
+use crate::bench::transfers;
+use crate::console::overwrite::{self, Output};
+use crate::guide::{demo, man};
+use crate::study;
 use rowloom::internal::cost::Model;
 use rowloom::internal::error::{Error, Result};
 
@@ -70,7 +72,7 @@ fn check_standard_streams(command: &Command, inputs: &[PathBuf], outputs: &[Writ
     if inputs.iter().filter(|path| is_dash(path)).count() > 1 {
         return refuse("standard input can be read only once: '-' is named twice".into());
     }
-    let data = data_on_standard_output(command);
+    let data = command.writes_data_to_standard_output();
     if data && command.common().json.as_deref().is_some_and(is_dash) {
         return refuse("'-' and --json both write to standard output; write --json=FILE".into());
     }
@@ -177,7 +179,7 @@ fn outputs(command: &Command) -> Vec<Written> {
         Command::Inspect(arguments) => all.extend(written("--spy", arguments.spy.as_ref(), Output::Svg)),
         Command::Convert(arguments) => all.extend(written("OUT", arguments.output.as_ref(), Output::Matrix)),
         Command::Generate(arguments) => all.extend(written("OUT", Some(&arguments.output), Output::Matrix)),
-        Command::Study(arguments) => all.extend(files("study", study::outputs(arguments))),
+        Command::Study(arguments) => all.extend(files("study", study::command::outputs(arguments))),
         Command::Demo(arguments) => {
             let study = arguments.folder.join(demo::STUDY_FILE);
             all.extend(written("demo", Some(&study), Output::Configuration));

@@ -6,7 +6,7 @@ mod skip;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use rowloom_cli::measure::Times;
+use rowloom_cli::statistics::Times;
 
 const SCRIPT: &str = "
 import json, sys

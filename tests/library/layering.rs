@@ -1,7 +1,12 @@
 //! Modules are ordered in layers and use lower layers only; these tests read the sources and fail on an upward import.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+#[path = "../layers/mod.rs"]
+mod layers;
+
+use layers::{referenced_modules, rust_files, without_comments};
 
 const LAYERS: [(&str, u32); 21] = [
     // Of the tests only.
@@ -32,51 +37,12 @@ fn layer(module: &str) -> Option<u32> {
     LAYERS.iter().find(|(name, _)| *name == module).map(|(_, layer)| *layer)
 }
 
-/// The modules that `code` refers to with `crate::`, groups such as `crate::{error, matrix::Csr}` included.
-fn referenced_modules(code: &str) -> Vec<&str> {
-    let word_end = |text: &str| text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
-    let mut modules = Vec::new();
-    for (at, path) in code.match_indices("crate::") {
-        let preceded_by_word = code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        if preceded_by_word {
-            continue;
-        }
-        let rest = &code[at + path.len()..];
-        // All modules are in the hidden module.
-        let rest = rest.strip_prefix("internal::").unwrap_or(rest);
-        let Some(group) = rest.strip_prefix('{') else {
-            modules.push(&rest[..word_end(rest)]);
-            continue;
-        };
-        let mut depth = 0;
-        let mut item_starts = true;
-        for (index, character) in group.char_indices() {
-            match character {
-                '{' => depth += 1,
-                '}' if depth == 0 => break,
-                '}' => depth -= 1,
-                ',' if depth == 0 => item_starts = true,
-                c if item_starts && !c.is_whitespace() => {
-                    modules.push(&group[index..index + word_end(&group[index..])]);
-                    item_starts = false;
-                }
-                _ => {}
-            }
-        }
-    }
-    modules
-}
-
-fn without_comments(code: &str) -> String {
-    code.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
-}
-
 /// A message for every path in `code`, a file of `module`, that does not refer to a lower layer.
 fn upward_paths(module: &str, code: &str) -> Vec<String> {
     let Some(own) = layer(module) else { return vec![format!("module {module} has no layer")] };
     let code = without_comments(code);
     let mut found = Vec::new();
-    for named in referenced_modules(&code) {
+    for named in referenced_modules(&code, "crate::") {
         match layer(named) {
             _ if named == module => {}
             Some(layer) if layer < own => {}
@@ -85,17 +51,6 @@ fn upward_paths(module: &str, code: &str) -> Vec<String> {
         }
     }
     found
-}
-
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            rust_files(&path, files);
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            files.push(path);
-        }
-    }
 }
 
 #[test]

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 
+use super::common::{CommonArguments, MatrixArguments};
 use super::execution::{ExecutionArguments, RepeatArguments};
+use super::help;
+use super::names;
+use super::options::{Selection, Statistic, Window};
 use super::parse::{parse_factor, parse_list, parse_window};
-use super::{CommonArguments, MatrixArguments, names};
-use crate::help;
-use crate::options::{Selection, Statistic, Window};
 
 const DENSE_HELP: &str = "A dense matrix: a file (.npy, .mtx, text), - or gen:dense,rows=N,cols=N";
 const DENSE_LONG_HELP: &str = "\

@@ -6,8 +6,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
 
 use super::names;
+use super::options::{Devices, parse_bytes};
 use super::parse::{TRANSFERS, parse_share};
-use crate::options::{Devices, parse_bytes};
 use rowloom::internal::runtime::Check;
 
 /// Flags of repeated computations.

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 
+use super::common::{CommonArguments, MATRIX_LONG_HELP};
+use super::help;
+use super::names;
+use super::names::PEERS;
+use super::options::{Devices, parse_bytes};
 use super::parse::{parse_k, parse_seconds, parse_threads};
-use super::{CommonArguments, MATRIX_LONG_HELP, names};
-use crate::help;
-use crate::kernel_bench::PEERS;
-use crate::measure::TIME_CAP_S;
-use crate::options::{Devices, parse_bytes};
+use crate::statistics::TIME_CAP_S;
 use rowloom::internal::matrix::Dtype;
 
 /// `rowloom bench`.

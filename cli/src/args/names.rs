@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 
-use crate::options::Devices;
+use super::options::Devices;
 use rowloom::internal::cost::preset_names;
 use rowloom::internal::kernel::{KindOfWork, kernels_for};
 use rowloom::internal::matrix::generate::{DENSE_KINDS, KINDS, Kind};
@@ -93,3 +93,6 @@ pub(super) fn kernels() -> Offering<StringValueParser> {
 pub(super) fn generator() -> Offering<StringValueParser> {
     Offering { parser: StringValueParser::new(), names: &GENERATORS }
 }
+
+/// The libraries that `--against` can name.
+pub const PEERS: [&str; 3] = ["cusparse", "mkl", "scipy"];

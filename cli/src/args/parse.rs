@@ -1,6 +1,6 @@
 //! Parsers of the values of flags.
 
-use crate::options::{FormatChoice, Selection, Window};
+use super::options::{FormatChoice, Selection, Window};
 use rowloom::internal::kernel::Schedule;
 
 pub(super) fn parse_threads(text: &str) -> Result<usize, String> {

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::{CommonArguments, MATRIX_HELP, MATRIX_LONG_HELP, MatrixArguments, names};
-use crate::help;
+use super::common::{CommonArguments, MATRIX_HELP, MATRIX_LONG_HELP, MatrixArguments};
+use super::help;
+use super::names;
 
 /// `rowloom inspect`.
 #[derive(Debug, Args)]

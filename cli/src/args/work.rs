@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 
+use super::common::{CommonArguments, MATRIX_HELP, MATRIX_LONG_HELP, MatrixArguments};
 use super::execution::{ExecutionArguments, RepeatArguments};
+use super::help;
 use super::names;
+use super::options::{Devices, FormatChoice, XSource};
 use super::parse::{SCHEDULES, format_named, parse_k, schedule_named};
-use super::{CommonArguments, MATRIX_HELP, MATRIX_LONG_HELP, MatrixArguments};
-use crate::help;
-use crate::options::{Devices, FormatChoice, XSource};
 use rowloom::internal::kernel::Schedule;
 
 /// `rowloom run`.

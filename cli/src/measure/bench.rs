@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{Checked, Expected};
 use super::facts::MatrixFacts;
-use super::oracle::form_names;
-use super::sampling::{BenchSettings, Sampler};
-use super::times::Times;
+use super::forms::form_names;
+use crate::statistics::Times;
+use crate::statistics::{BenchSettings, Sampler};
 use rowloom::internal::cost::Form;
 use rowloom::internal::error::Result;
 use rowloom::internal::kernel::cpu::Kernels;
@@ -259,9 +259,9 @@ fn measure(
 
 #[cfg(test)]
 mod tests {
-    use super::super::sampling::TIME_CAP_S;
     use super::*;
     use crate::measure::{HostBench, Sizes};
+    use crate::statistics::TIME_CAP_S;
     use rowloom::internal::kernel::Schedule;
     use rowloom::internal::kernel::cpu::CpuSettings;
     use rowloom::internal::machine::{Isa, Machine};

@@ -3,21 +3,20 @@
 //! The chosen form and the fastest ones are timed again in interleaved rounds: the minimum over a hundred forms with noise is
 //! smaller than the true time of any of them. The results of all forms are checked; only right ones are compared.
 
-use std::collections::HashMap;
-
 use serde::Serialize;
 
 use super::bench::Subject;
 use super::check::{Checked, Expected};
 use super::form_timing::{interleaved_medians, time_all};
+use super::forms::form_names;
 use rowloom::internal::cost::{Choice, Form, Profile};
 use rowloom::internal::error::{Error, Result};
 use rowloom::internal::kernel::cpu::Kernels;
-use rowloom::internal::kernel::{KernelId, Order, Processor};
+use rowloom::internal::kernel::{KernelId, Order};
 use rowloom::internal::matrix::{Dtype, MultiVectorView, Scalar};
 use rowloom::internal::runtime::Pool;
 use rowloom::internal::work::spmm::Features;
-use rowloom::internal::work::spmm::cost::{Sample, choose, eligible};
+use rowloom::internal::work::spmm::cost::{Sample, choose};
 
 /// How many of the fastest forms are timed again.
 const RETIMED_FORMS: usize = 5;
@@ -207,31 +206,6 @@ pub fn time_forms<T: Scalar>(
         Some(Sample { form, features: *features, k, dtype, seconds: seconds?, fastest_s })
     };
     Ok(kernels.into_iter().zip(seconds).filter_map(sample).collect())
-}
-
-/// Every form that the planner may choose for `k` columns, by each of its names in reports.
-pub fn forms_by_name(dtype: Dtype, k: u64) -> HashMap<String, Form> {
-    let kernels = [Processor::Cpu, Processor::Gpu].into_iter().flat_map(eligible);
-    let forms =
-        kernels.flat_map(|&kernel| [true, false].map(|compiles| Form::all(kernel, dtype, k, compiles)));
-    let mut found = HashMap::new();
-    for form in forms.flatten() {
-        for name in form_names(&form) {
-            found.entry(name).or_insert(form);
-        }
-    }
-    found
-}
-
-/// The two names of a form in reports: with threads and piece, as it is called where several forms share the short name, and the
-/// short name.
-pub fn form_names(form: &Form) -> [String; 2] {
-    let (threads, piece) = (form.variant.threads, form.variant.piece);
-    let short = match rowloom::internal::kernel::cuda::CudaKernel::of(form.kernel) {
-        Ok(gpu) => gpu.variant_name(&form.variant),
-        Err(_) => form.kernel.name().into(),
-    };
-    [format!("{short} t{threads} p{piece}"), short]
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::bench::PeerResult;
 use super::check::Expected;
-use super::sampling::BenchSettings;
-use super::times::Times;
+use crate::statistics::BenchSettings;
+use crate::statistics::Times;
 use rowloom::internal::kernel::Order;
 use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::matrix::{CsrView, MultiVector, MultiVectorView};

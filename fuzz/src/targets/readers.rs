@@ -12,7 +12,7 @@ use rowloom::internal::plan::Plan;
 use rowloom::internal::runtime::Devices;
 use rowloom::internal::toml_file::TomlFile;
 use rowloom::internal::trace::Trace;
-use rowloom_cli::measure::StudyConfig;
+use rowloom_cli::results::StudyConfig;
 
 use super::input::with_file;
 

@@ -1,0 +1,53 @@
+//! `rowloom man`: manual pages, generated from the same texts as `--help`.
+
+use std::path::PathBuf;
+
+use clap::CommandFactory;
+use clap_mangen::Man;
+
+use crate::args::{Arguments, ManArguments};
+use crate::console::overwrite::Output;
+use crate::console::report::Report;
+use crate::console::{Console, write_file};
+use rowloom::internal::error::{Error, Result};
+
+/// Prints the main page, or writes one page for each command into a folder.
+pub fn run(arguments: &ManArguments, console: &Console) -> Result<()> {
+    let report = Report::new("man");
+    let Some(folder) = &arguments.folder else {
+        let page = page(&Man::new(Arguments::command()))?;
+        console.text(&page)?;
+        return console.json(&report.with("page", page));
+    };
+    std::fs::create_dir_all(folder).map_err(|source| Error::write(folder, source))?;
+    let mut files = Vec::new();
+    for man in pages() {
+        let path = folder.join(man.get_filename());
+        write_file(&path, page(&man)?.as_bytes())?;
+        console.text(&format!("{}\n", path.display()))?;
+        files.push(path.display().to_string());
+    }
+    console.json(&report.with("files", files))
+}
+
+/// The files that `rowloom man FOLDER` replaces.
+pub fn outputs(arguments: &ManArguments) -> Vec<(PathBuf, Output)> {
+    let folders = arguments.folder.iter();
+    let files =
+        |folder: &PathBuf| pages().into_iter().map(|man| folder.join(man.get_filename())).collect::<Vec<_>>();
+    folders.flat_map(files).map(|path| (path, Output::ManPage)).collect()
+}
+
+fn page(man: &Man) -> Result<String> {
+    let mut page = Vec::new();
+    man.render(&mut page)
+        .map_err(|error| Error::Internal(format!("the manual page cannot be made: {error}")))?;
+    Ok(String::from_utf8_lossy(&page).into_owned())
+}
+
+/// A page for the program and one for each command.
+fn pages() -> Vec<Man> {
+    let mut root = Arguments::command().disable_help_subcommand(true);
+    root.build();
+    std::iter::once(&root).chain(root.get_subcommands()).map(|command| Man::new(command.clone())).collect()
+}

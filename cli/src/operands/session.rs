@@ -1,0 +1,169 @@
+//! What the commands on matrices share: the machine, the thread pool, signal handling, and loading a matrix.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::collection;
+use super::standard_input;
+use crate::args::MatrixArguments;
+use crate::args::MatrixSource;
+use crate::console::Console;
+use crate::console::interrupt::Interrupt;
+use crate::console::table::count;
+use crate::measure::Provenance;
+use rowloom::internal::device::cuda::Driver;
+use rowloom::internal::error::{Error, Place, Result};
+use rowloom::internal::machine::Machine;
+use rowloom::internal::matrix::array::limit_memory;
+use rowloom::internal::matrix::generate::{generate, generate_pattern};
+use rowloom::internal::matrix::io::{self, Progress, ReadOptions};
+use rowloom::internal::matrix::{Csr, CsrView, Loaded, MatrixInfo, Scalar};
+use rowloom::internal::runtime::Pool;
+use rowloom::internal::work::Work;
+use rowloom::internal::work::spmm::{Features, Spmm};
+
+/// The machine, the threads and the signals of one command.
+#[derive(Debug)]
+pub struct Session {
+    /// This machine.
+    pub machine: Machine,
+    /// The thread pool for all parallel work.
+    pub pool: Arc<Pool>,
+    /// Whether a signal asked the program to stop.
+    pub interrupt: &'static Interrupt,
+    /// Seed of generated matrices and of X.
+    pub seed: u64,
+    /// The program, machine and arguments that results come from.
+    pub provenance: Provenance,
+}
+
+impl Session {
+    /// Detects the machine, starts the threads and installs the signal handlers.
+    pub fn open(arguments: &MatrixArguments) -> Result<Self> {
+        Self::with(arguments.threads, arguments.seed)
+    }
+
+    /// The same with `threads` threads (all usable ones without it) and `seed`.
+    pub fn with(threads: Option<usize>, seed: u64) -> Result<Self> {
+        let interrupt = Interrupt::watch()?;
+        let machine = Machine::detect();
+        limit_memory(machine.memory_limit_bytes());
+        let pool = Arc::new(Pool::new(&machine, threads)?);
+        let provenance = Provenance::now(&machine, seed);
+        Ok(Self { machine, pool, interrupt, seed, provenance })
+    }
+
+    /// Adds what only the CUDA driver knows of the GPUs to the descriptions of the machine, if the command has started it.
+    pub fn add_gpus(&mut self) {
+        if let Some(Ok(_)) = Driver::if_known() {
+            self.machine.query_driver();
+            self.provenance.machine.gpus.clone_from(&self.machine.gpus);
+        }
+    }
+
+    /// The most memory that one allocation may take.
+    pub fn memory_limit_bytes(&self) -> u64 {
+        self.machine.memory_limit_bytes()
+    }
+
+    /// Reads or generates a matrix, prints its notes, and returns it with the seconds that took.
+    pub fn load<T: Scalar>(
+        &self,
+        source: &MatrixSource,
+        finite: bool,
+        console: &Console,
+    ) -> Result<(Loaded<T>, f64)> {
+        self.load_with(source, finite, console, true)
+    }
+
+    /// As [`Self::load`], without the values of a generated matrix, which take most of the memory: they are zeros that take none.
+    pub fn load_pattern<T: Scalar>(
+        &self,
+        source: &MatrixSource,
+        finite: bool,
+        console: &Console,
+    ) -> Result<(Loaded<T>, f64)> {
+        self.load_with(source, finite, console, false)
+    }
+
+    fn load_with<T: Scalar>(
+        &self,
+        source: &MatrixSource,
+        finite: bool,
+        console: &Console,
+        has_values: bool,
+    ) -> Result<(Loaded<T>, f64)> {
+        let memory_limit_bytes = self.memory_limit_bytes();
+        if let MatrixSource::Collection(name) = source {
+            let archive = collection::archive(name, console, self.interrupt)?;
+            return self.load_with(&MatrixSource::File(archive), finite, console, has_values);
+        }
+        let start = Instant::now();
+        let loaded = match source {
+            MatrixSource::Collection(_) => return Err(Error::Internal("an archive was not fetched".into())),
+            MatrixSource::File(path) => {
+                let bar = console.byte_bar(path, "reading");
+                let advance = |bytes| {
+                    bar.advance(bytes);
+                    Ok(())
+                };
+                let progress = Some(Progress(&advance));
+                let input = standard_input::open(path, memory_limit_bytes)?;
+                let options = ReadOptions { memory_limit_bytes, finite, progress };
+                self.pool.install(|| io::read_input(&input, &options))?
+            }
+            MatrixSource::Generated(spec) => {
+                let _spinner = console.spinner(format!("generating {spec}"));
+                let generate = if has_values { generate } else { generate_pattern };
+                self.pool.install(|| generate(spec, self.seed, memory_limit_bytes))?
+            }
+        };
+        let seconds = start.elapsed().as_secs_f64();
+        for note in &loaded.notes {
+            console.note(note);
+        }
+        Ok((loaded, seconds))
+    }
+}
+
+/// An error if the memory-mapped file of `matrix` changed meanwhile, which invalidates every result.
+pub fn check_intact<T: Scalar>(matrix: &Csr<T>, source: &MatrixSource) -> Result<()> {
+    if matrix.is_intact() { Ok(()) } else { Err(changed(source.name())) }
+}
+
+/// The error of a matrix that is not intact.
+pub fn changed(source: String) -> Error {
+    Error::input(Place { source, line: None, column: None }, CHANGED)
+}
+
+/// What happened to a file whose matrix is not intact.
+pub const CHANGED: &str = "the file was changed or cut short while it was in use; restore it and run again";
+
+/// `done`, unless the mapped file of `matrix` changed meanwhile: no result of changed values is valid, and an error is likely
+/// to be a consequence.
+pub fn if_intact<T: Scalar, R>(matrix: &Csr<T>, source: &MatrixSource, done: Result<R>) -> Result<R> {
+    check_intact(matrix, source)?;
+    done
+}
+
+/// The features of a matrix, where its cache file has them.
+pub fn features(info: &MatrixInfo) -> Option<Features> {
+    info.features.clone().and_then(|features| serde_json::from_value(features).ok())
+}
+
+/// The product with a loaded matrix, with the features of its rows where its cache file has them.
+pub fn work<'a, T: Scalar>(matrix: &CsrView<'a, T>, info: &MatrixInfo, k: usize) -> Result<Work<'a>> {
+    Ok(Spmm::new(matrix, k)?.with_features(features(info)).into())
+}
+
+/// A matrix's name, shape and size in one line.
+pub fn describe<T: Scalar>(matrix: &CsrView<'_, T>, info: &MatrixInfo) -> String {
+    let synthetic = if info.synthetic { " (synthetic)" } else { "" };
+    format!(
+        "{}{synthetic}, {} x {}, {} nonzeros",
+        info.name,
+        count(matrix.rows() as u64),
+        count(matrix.cols() as u64),
+        count(matrix.nnz() as u64)
+    )
+}

@@ -1,0 +1,142 @@
+//! `rowloom plan`: the decisions of `run` with the same flags, their reasons and predicted times, without running.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::dense;
+use super::dense::DenseShape;
+use super::report::{planned, show_chunks};
+use super::table::{add_times, device_reasons, devices};
+use crate::args::MatrixSource;
+use crate::args::PlanArguments;
+use crate::args::no_effect;
+use crate::console::reasons;
+use crate::console::report::{MatrixReport, Report, machine_report};
+use crate::console::table::{Table, seconds};
+use crate::console::{Console, check_target};
+use crate::operands::session::{Session, check_intact, describe, work};
+use crate::operands::x;
+use crate::request::cluster;
+use crate::request::planning::{Requested, plan_request, runtime};
+use rowloom::internal::error::{Counted, Result};
+use rowloom::internal::kernel::cpu::Kernels;
+use rowloom::internal::matrix::Dtype;
+use rowloom::internal::plan::{compare_device_counts, make};
+use rowloom::internal::runtime::ProductOptions;
+use rowloom::internal::trace::Clock;
+
+/// Plans, shows and saves.
+pub fn run(arguments: &PlanArguments, console: &Console) -> Result<()> {
+    if let Some(shape) = DenseShape::parse(&arguments.matrix, arguments.matrix_arguments.dtype)? {
+        return dense::run(arguments, shape, console);
+    }
+    match arguments.matrix_arguments.dtype {
+        Dtype::F64 => run_typed::<f64>(arguments, console),
+        Dtype::F32 => run_typed::<f32>(arguments, console),
+    }
+}
+
+fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result<()> {
+    let planning = &arguments.planning;
+    ProductOptions::kernel_named(&planning.kernel)?;
+    arguments.save.as_deref().map(check_target).transpose()?;
+    let mut session = Session::open(&arguments.matrix_arguments)?;
+    // Checks the devices. GPUs are opened after the matrix was read.
+    runtime(planning, &session, Clock::start())?;
+    let source = MatrixSource::new(&arguments.matrix);
+    // Kernels can be timed on values only.
+    let needs_pattern = cluster::is_asked_for(&planning.devices, None) && !planning.tune;
+    let (loaded, load_s) = match needs_pattern {
+        true => session.load_pattern::<T>(&source, arguments.finite, console)?,
+        false => session.load::<T>(&source, arguments.finite, console)?,
+    };
+    let matrix = loaded.matrix.view();
+    let limit = session.memory_limit_bytes().saturating_sub(loaded.matrix.memory_bytes());
+    let (k, note) = session
+        .pool
+        .install(|| x::columns::<T>(&arguments.x, matrix.cols(), arguments.k, arguments.finite, limit))?;
+
+    let start = Instant::now();
+    let work = work(&matrix, &loaded.info, k)?;
+    let Requested { request, mut notes, kinds, .. } =
+        plan_request(planning, &session, Some(console), matrix, work, arguments.repeat)?;
+    notes.extend(no_effect::of_plan(arguments, kinds));
+    let mut plan = session.pool.install(|| make(&request))?;
+    let plan_s = start.elapsed().as_secs_f64();
+    let mut parts = None;
+    if plan.cluster.is_some() {
+        let (_, simulated) = session.pool.install(|| cluster::simulate(&mut plan, &request.work))?;
+        parts = Some(simulated);
+    }
+    let (counts, words) = session.pool.install(|| compare_device_counts(&request, &plan))?;
+    plan.reasons.extend(words);
+    notes.iter().chain(&note).for_each(|note| console.note(note));
+    check_intact(&loaded.matrix, &source)?;
+    session.add_gpus();
+    if let Some(path) = &arguments.save {
+        session.interrupt.defer();
+        plan.save(path)?;
+    }
+
+    let mut facts = Table::facts();
+    facts.fact("matrix", describe(&matrix, &loaded.info));
+    facts.fact("X", format!("{}, {}", Counted(plan.k, "column"), plan.dtype));
+    add_times(&mut facts, &plan);
+    reasons::add(&mut facts, &plan.reasons);
+    reasons::add(&mut facts, &device_reasons(&plan));
+    facts.fact("this command", format!("loaded A in {}, planned in {}", seconds(load_s), seconds(plan_s)));
+    if let Some(path) = &arguments.save {
+        facts.fact("saved", path.display());
+    }
+    console.table(&facts)?;
+    console.text("\n")?;
+    console.table(&devices(&plan, arguments.wide))?;
+    console.text("\n")?;
+    show_chunks(&plan, arguments.wide, console)?;
+
+    let report = Report::new("plan")
+        .with("provenance", &session.provenance)
+        .with("machine", machine_report(&session.machine))
+        .with("config", config(arguments, &session, &source, k))
+        .with("matrix", MatrixReport::new(&loaded.info, matrix.rows(), matrix.cols(), matrix.nnz()))
+        .with("device_counts", &counts)
+        .with("timing", json!({"load_s": load_s, "plan_s": plan_s}))
+        .with("reasons", &plan.reasons)
+        .with("notes", &loaded.notes);
+    let report = match parts {
+        Some(parts) => report.with("cluster", &plan.cluster).with("time_parts", parts),
+        None => report,
+    };
+    console.json(&planned(report, &plan, "nnz"))?;
+    session.interrupt.check()
+}
+
+/// Every flag as resolved.
+fn config(arguments: &PlanArguments, session: &Session, source: &MatrixSource, k: usize) -> Value {
+    let planning = &arguments.planning;
+    json!({
+        "matrix": source.name(),
+        "k": k,
+        "x": arguments.x.name(),
+        "repeat": arguments.repeat,
+        "finite": arguments.finite,
+        "save": arguments.save.as_ref().map(|path| path.display().to_string()),
+        "seed": session.seed,
+        "threads": session.pool.threads(),
+        "dtype": arguments.matrix_arguments.dtype,
+        "devices": planning.devices.name(),
+        "mode": planning.mode,
+        "chunks": planning.chunks,
+        "chunk_bytes": planning.chunk_bytes,
+        "cpu_share": planning.cpu_share,
+        "transfer": planning.transfer,
+        "mem_limit": planning.mem_limit,
+        "kernel": planning.kernel,
+        "format": planning.format,
+        "reproducible": planning.reproducible,
+        "model": planning.model,
+        "no_refine": planning.no_refine,
+        "tune": planning.tune,
+    })
+}

@@ -1,0 +1,226 @@
+//! `rowloom colmean`: means, sums and variances of the columns of a dense table, by channel and sample.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use serde_json::json;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::colmean_output::{Column, Files, Layout, Statistics};
+use super::dense::{DenseRun, Done, Flags};
+use super::repeat::{Repeated, verdict};
+use super::workload::Subject;
+use crate::args::ColmeanArguments;
+use crate::args::MatrixSource;
+use crate::args::no_effect::DeviceKinds;
+use crate::args::options::Statistic;
+use crate::console::Console;
+use crate::console::table::count;
+use crate::operands::dense::DenseInput;
+use crate::request::plan_file;
+use rowloom::internal::device::Description;
+use rowloom::internal::error::Result;
+use rowloom::internal::kernel::KindOfWork;
+use rowloom::internal::kernel::colmean::{Totals, verify};
+use rowloom::internal::kernel::cpu::Kernels;
+use rowloom::internal::matrix::Dtype;
+use rowloom::internal::plan::Plan;
+use rowloom::internal::runtime::{ColumnSums, Round, RunReport};
+use rowloom::internal::work::Work;
+use rowloom::internal::work::colmean::Colmean as ColmeanWork;
+
+/// Computes and reports.
+pub fn run(arguments: &ColmeanArguments, console: &Console) -> Result<()> {
+    let done = match arguments.dense.matrix_arguments.dtype {
+        Dtype::F64 => run_typed::<f64>(arguments, console),
+        Dtype::F32 => run_typed::<f32>(arguments, console),
+    };
+    plan_file::named(done, arguments.dense.plan.as_deref())
+}
+
+fn run_typed<T: Kernels>(arguments: &ColmeanArguments, console: &Console) -> Result<()> {
+    let files = Files::new(arguments)?;
+    let run = DenseRun::open(flags(arguments, &files), console)?;
+    let options = run.options()?;
+    let (session, limit) = (&run.session, run.session.memory_limit_bytes());
+    let table = DenseInput::<T>::load(
+        &arguments.table,
+        session.seed,
+        arguments.dense.finite,
+        limit,
+        session,
+        console,
+    )?;
+    let (rows, columns) = (table.values.rows(), table.values.k());
+    let layout = Layout::new(arguments, columns)?;
+    let deviations = arguments.statistics.contains(&Statistic::Variance);
+    let shape = ColmeanWork { rows, columns, dtype: T::DTYPE, deviations };
+    if run.is_simulated() {
+        let subject = subject(arguments, &table, &layout, None);
+        return run.simulate(Work::from(shape), subject, table.load_s);
+    }
+    run.check_saved(&Work::from(shape))?;
+
+    let mut sums = {
+        let _span = tracing::info_span!("plan").entered();
+        let builder = run.runtime.column_sums(table.values.clone()).deviations(deviations).options(options);
+        let builder = match run.saved.clone() {
+            Some(plan) => builder.plan(plan),
+            None => builder,
+        };
+        builder.build()?
+    };
+    run.note_flags(DeviceKinds::of_plan(sums.plan()));
+    {
+        let _span = tracing::info_span!("prepare").entered();
+        sums.prepare()?;
+    }
+    run.session.interrupt.defer();
+    let mut pass = Pass { sums: &mut sums, totals: None };
+    let measured = run.repeat(&mut pass)?;
+    let totals = pass.totals.filter(|_| measured.is_complete);
+    let verification = match &totals {
+        Some(totals) if run.verifies(&measured) => {
+            let _spinner = console.spinner("verifying");
+            Some(run.session.pool.install(|| verify(table.values.view(), totals, deviations))?)
+        }
+        _ => None,
+    };
+    let statistics = totals.as_ref().map(|totals| Statistics::of(totals, &arguments.statistics));
+    if let Some(statistics) = &statistics {
+        let provenance = run.session.provenance.lines();
+        files.write(statistics, &layout, (&table.name, rows), &provenance)?;
+    }
+    let done = Done {
+        subject: subject(arguments, &table, &layout, statistics.as_ref()),
+        load_s: table.load_s,
+        plan_s: sums.plan_s(),
+        prepare_s: sums.prepare_s(),
+        clock_errors: sums.clock_errors(),
+        faults: sums.faults(),
+        measured,
+        verification: verification.as_ref(),
+        verified_part: None,
+        result_hash: totals.as_ref().map(hash),
+    };
+    run.report(done, false)?;
+    // The program ends; to free the memory of devices first would take longer than many passes.
+    std::mem::forget(sums);
+    verdict("the sums", verification.as_ref())
+}
+
+/// xxh3 of the sums and squared deviations of all columns, in hexadecimal.
+fn hash(totals: &Totals) -> String {
+    let numbers: Vec<f64> =
+        totals.columns().iter().flat_map(|column| [column.sum, column.deviations]).collect();
+    format!("{:016x}", xxh3_64(bytemuck::cast_slice(&numbers)))
+}
+
+fn flags<'a>(arguments: &'a ColmeanArguments, files: &Files) -> Flags<'a> {
+    let generates = matches!(MatrixSource::new(&arguments.table), MatrixSource::Generated(_));
+    Flags {
+        work: KindOfWork::Colmean,
+        kernel: &arguments.kernel,
+        has_output: files.any(),
+        reads: !generates,
+        generates,
+        dense: &arguments.dense,
+    }
+}
+
+fn subject<T: Kernels>(
+    arguments: &ColmeanArguments,
+    table: &DenseInput<T>,
+    layout: &Layout,
+    statistics: Option<&Statistics>,
+) -> Subject {
+    let (rows, columns) = (table.values.rows() as u64, table.values.k() as u64);
+    let value_bytes = T::DTYPE.bytes() as u64;
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let extremes = statistics.and_then(|statistics| statistics.extremes(layout));
+    let place = |(mean, Column { channel, sample, .. }): (f64, Column)| {
+        format!("{mean:.6} (channel {channel}, sample {sample})")
+    };
+    let mut results = Vec::new();
+    if let Some([smallest, largest]) = extremes {
+        results.push(("means", format!("from {} to {}", place(smallest), place(largest))));
+    }
+    if let Some(plot) = &arguments.plot {
+        results.push(("plot", plot.display().to_string()));
+    }
+    Subject {
+        work: KindOfWork::Colmean,
+        facts: vec![
+            ("table", format!("{}, {}", table.describe(), T::DTYPE)),
+            ("reported", format!("{}, {} rows each", layout.describe(), count(rows))),
+        ],
+        results,
+        keys: vec![
+            ("table", table.report()),
+            ("columns_reported", json!(layout.selected().count())),
+            (
+                "means",
+                json!({
+                    "smallest": extremes.map(|[smallest, _]| smallest.0),
+                    "largest": extremes.map(|[_, largest]| largest.0),
+                }),
+            ),
+        ],
+        config: json!({
+            "table": table.name,
+            "samples": arguments.samples,
+            "channel": arguments.channel.as_ref().map(ToString::to_string),
+            "window": arguments.window.map(|window| window.to_string()),
+            "statistics": arguments.statistics,
+            "plot": path(&arguments.plot),
+            "finite": arguments.dense.finite,
+            "plan": path(&arguments.dense.plan),
+            "save": path(&arguments.dense.save),
+        }),
+        kernel: arguments.kernel.clone(),
+        operations: rows as f64 * columns as f64,
+        bytes: value_bytes * rows * columns,
+        a_bytes: table.bytes(),
+        output: arguments.output.clone(),
+        notes: table.notes.clone(),
+    }
+}
+
+/// Sums that are computed again and again.
+pub struct Pass<'s, 'a, T: Kernels> {
+    /// The sums.
+    pub sums: &'s mut ColumnSums<'a, T>,
+    /// The last result.
+    pub totals: Option<Totals>,
+}
+
+impl<T: Kernels> Repeated for Pass<'_, '_, T> {
+    fn apply(&mut self, cancel: &AtomicBool) -> Result<()> {
+        self.totals = self.sums.apply_until(Some(cancel))?;
+        Ok(())
+    }
+
+    fn plan(&mut self) -> &Plan {
+        self.sums.plan()
+    }
+
+    fn changes(&mut self) -> u64 {
+        0
+    }
+
+    fn descriptions(&mut self) -> Vec<Description> {
+        self.sums.descriptions()
+    }
+
+    fn take_set_up(&mut self) -> Option<Round> {
+        self.sums.take_set_up()
+    }
+
+    fn take_notes(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn last_report(&mut self) -> Option<&RunReport> {
+        self.sums.last_report()
+    }
+}

@@ -1,0 +1,436 @@
+//! The report of the commands that compute: a short table, and the JSON object for scripts.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::repeat::Checked;
+use super::workload::Subject;
+use crate::args::standard_stream::is_dash;
+use crate::args::{ExecutionArguments, RepeatArguments};
+use crate::console::reasons;
+use crate::console::report::{Report, machine_report};
+use crate::console::table::{Table, percent, seconds};
+use crate::operands::session::Session;
+use crate::statistics::Times;
+use crate::trace::median_product::Described;
+use rowloom::internal::error::{Counted, Seconds};
+use rowloom::internal::kernel::{Format, KindOfWork, Verification};
+use rowloom::internal::machine::peak_rss_bytes;
+use rowloom::internal::plan::Plan;
+use rowloom::internal::runtime::{Computed, FaultReport, RunReport};
+use rowloom::internal::trace::{DeviceSummary, Summary};
+use rowloom::internal::work::ChunkRows;
+
+/// The outcome of a run.
+pub struct Outcome<'a> {
+    /// What was computed.
+    pub subject: Subject,
+    /// The flags of the repetition.
+    pub repeated: &'a RepeatArguments,
+    /// The flags of the execution.
+    pub execution: &'a ExecutionArguments,
+    /// The machine and its threads.
+    pub session: &'a Session,
+    /// Seconds to read or generate the operands.
+    pub load_s: f64,
+    /// Seconds of planning.
+    pub plan_s: Option<f64>,
+    /// Seconds of preparing.
+    pub prepare_s: f64,
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The error of the clock alignment of each device with its own clock.
+    pub clock_errors: Vec<(String, u64)>,
+    /// For each chunk the reason of the CPU's kernel, where the CPU may compute it.
+    pub host_reasons: Vec<Option<String>>,
+    /// Statistics of the measured products.
+    pub times: Times,
+    /// Seconds of the plan in virtual time, where several devices work together.
+    pub simulated_s: Option<f64>,
+    /// The product of median length.
+    pub described: &'a Described<'a>,
+    /// The products that were checked.
+    pub checked: Checked,
+    /// Faults of all products.
+    pub faults: Vec<FaultReport>,
+    /// Whether the devices are simulated.
+    pub simulated: bool,
+    /// The result of `--verify`.
+    pub verification: Option<&'a Verification>,
+    /// The part of the result that was compared, where it is not all of it.
+    pub verified_part: Option<String>,
+    /// Hash of the result; `None` where there is none.
+    pub result_hash: Option<String>,
+    /// Whether a signal ended the run early.
+    pub interrupted: bool,
+}
+
+impl Outcome<'_> {
+    fn gflops(&self) -> Option<f64> {
+        let operations = self.subject.operations;
+        // An empty product may take no measurable time.
+        self.times.median.map(|median| if operations == 0.0 { 0.0 } else { operations / median / 1e9 })
+    }
+
+    /// Compulsory bytes over time, as a share of the memory bandwidth of all devices with chunks. A dense product is bound by arithmetic,
+    /// so there is none.
+    fn roofline_fraction(&self) -> Option<f64> {
+        let busy = self.plan.devices.iter().filter(|device| device.chunks > 0);
+        let rate: f64 = busy.map(|device| device.profile.stream_gb_per_s * 1e9).sum();
+        self.times
+            .median
+            .filter(|median| *median > 0.0 && rate > 0.0 && self.subject.work != KindOfWork::Gemm)
+            .map(|median| self.subject.bytes as f64 / rate / median)
+    }
+
+    /// Compulsory bytes over time.
+    fn gb_per_s(&self) -> Option<f64> {
+        let median = self.times.median.filter(|median| *median > 0.0);
+        median.map(|median| self.subject.bytes as f64 / median / 1e9)
+    }
+
+    /// Predicted over measured time.
+    fn predicted_ratio(&self) -> Option<f64> {
+        self.times.median.filter(|median| *median > 0.0).map(|median| self.plan.predicted_s / median)
+    }
+
+    /// For each chunk the device that computed it, if it was computed.
+    fn computed(&self) -> Vec<Option<Computed>> {
+        let mut computed = vec![None; self.plan.chunks.len()];
+        for done in self.described.report.into_iter().flat_map(RunReport::computed) {
+            if let Some(place) = computed.get_mut(done.chunk) {
+                *place = Some(done);
+            }
+        }
+        computed
+    }
+
+    /// The summary of the described product.
+    fn summary(&self) -> &Summary {
+        &self.described.summary
+    }
+
+    fn device_name(&self, device: u32) -> &str {
+        self.plan.devices.get(device as usize).map_or("?", |device| &device.name)
+    }
+
+    fn reason(&self, chunk: usize) -> String {
+        let planned =
+            self.plan.chunks.get(chunk).map_or_else(String::new, rowloom::internal::plan::Chunk::full_reason);
+        let planned = planned.as_str();
+        let host = self.host_reasons.get(chunk).and_then(Option::as_ref);
+        // Clauses that both reasons have are written once.
+        let added = host.iter().flat_map(|host| host.split("; ")).filter(|words| !planned.contains(words));
+        let words: Vec<&str> =
+            Some(planned).into_iter().filter(|words| !words.is_empty()).chain(added).collect();
+        words.join("; ")
+    }
+
+    /// Each kernel, its devices, and its number of chunks, in the order of chunks.
+    fn kernels(&self) -> Vec<(String, Vec<&str>, usize)> {
+        let mut kernels: Vec<(String, Vec<&str>, usize)> = Vec::new();
+        for (chunk, done) in self.plan.chunks.iter().zip(self.computed()) {
+            let device = done.map_or(chunk.home, |done| done.device.0);
+            let kernel = self.plan.kernel_on(chunk, device).info();
+            let words = match kernel.format {
+                Format::Dense => kernel.name.to_owned(),
+                format => format!("{} on {}", kernel.name, format.name()),
+            };
+            let name = self.device_name(device);
+            match kernels.iter_mut().find(|(known, _, _)| *known == words) {
+                Some((_, devices, chunks)) => {
+                    *chunks += 1;
+                    if !devices.contains(&name) {
+                        devices.push(name);
+                    }
+                }
+                None => kernels.push((words, vec![name], 1)),
+            }
+        }
+        kernels
+    }
+}
+
+/// The names of a few devices; of many the number, the first and the last.
+pub fn named(devices: &[impl AsRef<str>]) -> String {
+    const MAX_NAMED: usize = 3;
+    match devices {
+        [first, .., last] if devices.len() > MAX_NAMED => {
+            format!("{} devices ({} to {})", devices.len(), first.as_ref(), last.as_ref())
+        }
+        few => few.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(" and "),
+    }
+}
+
+/// The table for people.
+pub fn table(outcome: &Outcome<'_>) -> Table {
+    let Outcome { subject, times, plan, .. } = outcome;
+    let (unit, result) = (subject.unit(), subject.result());
+    let mut table = Table::facts();
+    for (name, value) in &subject.facts {
+        table.fact(name, value);
+    }
+    for (kernel, devices, chunks) in outcome.kernels() {
+        let chunks = Counted(chunks as u64, "chunk");
+        table.fact("kernel", format!("{kernel}, {chunks} on {}", named(&devices)));
+    }
+    if let ([_], Some(Some(reason))) = (&plan.chunks[..], outcome.host_reasons.first()) {
+        table.fact("", reason);
+    }
+    reasons::add(&mut table, &subject.reasons(plan));
+    let plan_s = outcome.plan_s.map_or_else(String::new, |plan_s| format!(", plan {}", seconds(plan_s)));
+    if outcome.simulated {
+        let set_up = plan.set_up_reason();
+        table.fact("this command", format!("load {}{plan_s}", seconds(outcome.load_s)));
+        table.fact("set-up", format!("predicted {}: {set_up}", Seconds(plan.set_up.total_s())));
+    } else {
+        let prepare = seconds(outcome.prepare_s);
+        table.fact("set-up", format!("load {}{plan_s}, prepare {prepare}", seconds(outcome.load_s)));
+    }
+    if let (Some(median), Some(min), Some(max)) = (times.median, times.min, times.max) {
+        let predicted = Seconds(plan.predicted_s);
+        if outcome.simulated {
+            table.fact("time", format!("{} per {unit} in virtual time", Seconds(median)));
+            table.fact("predicted", format!("{predicted} per {unit}, simulated {}", Seconds(median)));
+        } else {
+            let spread = format!("median {}, min {}, max {}", Seconds(median), Seconds(min), Seconds(max));
+            table.fact("time", format!("{spread} ({})", Counted(times.n as u64, unit)));
+            let simulated = outcome.simulated_s.map(|s| format!(", simulated {}", Seconds(s)));
+            let words = format!("{predicted} per {unit}, measured {}", Seconds(median));
+            table.fact("predicted", format!("{words}{}", simulated.unwrap_or_default()));
+        }
+    }
+    let speed = match subject.work {
+        KindOfWork::Colmean => outcome.gb_per_s().map(|rate| format!("{rate:.2} GB/s")),
+        KindOfWork::Spmm | KindOfWork::Gemm => outcome.gflops().map(|rate| format!("{rate:.2} GFLOP/s")),
+    };
+    if let Some(speed) = speed {
+        table.fact("speed", format!("{speed} on {}", computed_on(outcome)));
+    }
+    if plan.devices.len() > 1 {
+        overlap(outcome, &mut table);
+    }
+    for fault in &outcome.faults {
+        let rescued = fault.recovered_on.as_ref().map(|device| format!("; recovered on {device}"));
+        let FaultReport { device, task, error, .. } = fault;
+        table.fact("fault", format!("{device}, {task}: {error}{}", rescued.unwrap_or_default()));
+    }
+    if outcome.checked.products > 0 {
+        let Checked { products, seconds } = outcome.checked;
+        table.fact("checked", format!("{} in {}", Counted(products, unit), Seconds(seconds)));
+    }
+    if let Some(verification) = outcome.verification {
+        let largest = verification.max_bound_ratio;
+        let part = outcome.verified_part.as_ref().map_or(String::new(), |part| format!(", {part}"));
+        let verdict = match verification.passed {
+            true => {
+                format!("yes: every error is within the rounding bound (largest {largest:.3} of it{part})")
+            }
+            false => format!("NO: the largest error is {largest:.3} × the rounding bound"),
+        };
+        table.fact("verified", verdict);
+    }
+    for (name, value) in &subject.results {
+        table.fact(name, value);
+    }
+    if outcome.simulated {
+        table.fact(result, "none: simulated devices compute nothing");
+    }
+    if let Some(hash) = &outcome.result_hash {
+        let file = subject.output.as_ref().map(|path| match is_dash(path) {
+            true => ", on standard output".into(),
+            false => format!(", in {}", path.display()),
+        });
+        table.fact(result, format!("xxh3 {hash}{}", file.unwrap_or_default()));
+    }
+    if let Some(path) = &outcome.repeated.trace {
+        table.fact("trace", format!("{}; open it with rowloom trace or ui.perfetto.dev", path.display()));
+    }
+    table
+}
+
+/// The computing devices in words.
+fn computed_on(outcome: &Outcome<'_>) -> String {
+    let threads = outcome.session.pool.threads();
+    let name = |device: &str| match device {
+        "cpu" if !outcome.simulated => Counted(threads as u64, "thread").to_string(),
+        other => other.to_string(),
+    };
+    let computing: Vec<String> =
+        outcome.plan.computing().map(|device| name(outcome.device_name(device))).collect();
+    named(&computing)
+}
+
+fn overlap(outcome: &Outcome<'_>, table: &mut Table) {
+    let summary = outcome.summary();
+    if let Some(hidden) = summary.hidden_fraction {
+        table.fact(
+            "overlap",
+            format!("{} of the shorter of copy and compute hidden behind the other", percent(hidden)),
+        );
+    }
+    if let Some(idle) = summary.idle_fraction {
+        table.fact("idle", format!("{} of the devices' time", percent(idle)));
+    }
+}
+
+/// The command of a kind of work.
+fn command_of(work: KindOfWork) -> &'static str {
+    match work {
+        KindOfWork::Spmm => "run",
+        KindOfWork::Gemm => "gemm",
+        KindOfWork::Colmean => "colmean",
+    }
+}
+
+/// The JSON object for scripts.
+pub fn json(outcome: &Outcome<'_>) -> Report {
+    let Outcome { subject, session, times, plan, .. } = outcome;
+    let summary = outcome.summary();
+    let computed = outcome.computed();
+    let (up, down) = outcome.described.report.map_or((0, 0), RunReport::link_bytes);
+    let is_as_loaded = computed.iter().zip(&plan.chunks).all(|(done, chunk)| {
+        let device = done.map_or(chunk.home, |done| done.device.0);
+        matches!(plan.kernel_on(chunk, device).info().format, Format::Csr | Format::Dense)
+    });
+    let report = Report::new(command_of(subject.work))
+        .with("provenance", &session.provenance)
+        .with("machine", machine_report(&session.machine))
+        .with("config", config(outcome));
+    let operands = |report: Report, (key, value): &(&str, Value)| report.with(key, value);
+    let report = subject.keys.iter().fold(report, operands);
+    let report = match subject.work {
+        KindOfWork::Colmean => report.with("gb_per_s", outcome.gb_per_s()),
+        KindOfWork::Spmm | KindOfWork::Gemm => report,
+    };
+    report
+        .with("dtype", plan.dtype)
+        .with("mode", plan.mode)
+        .with("chunks", chunks(outcome, &computed))
+        .with(
+            "timing",
+            json!({
+                "load_s": outcome.load_s,
+                "plan_s": outcome.plan_s,
+                "prepare_s": outcome.prepare_s,
+                "predicted_s": plan.predicted_s,
+                "predicted_over_measured": outcome.predicted_ratio(),
+                "predicted_set_up_s": plan.set_up.total_s(),
+                "predicted_total_s": plan.total_s(),
+                "simulated_s": outcome.simulated_s,
+                "run_s": times,
+            }),
+        )
+        .with("gflops", outcome.gflops())
+        .with("roofline_fraction", outcome.roofline_fraction())
+        .with(
+            "bytes",
+            json!({
+                "h2d": up,
+                "d2h": down,
+                "a": is_as_loaded.then_some(subject.a_bytes),
+                "x": plan.matrix.cols.saturating_mul(plan.row_bytes()),
+                "y": plan.matrix.rows.saturating_mul(plan.row_bytes()),
+            }),
+        )
+        .with("peak_rss_bytes", peak_rss_bytes())
+        .with("devices", devices(outcome, &computed, &summary.devices))
+        .with(
+            "overlap",
+            json!({"hidden_fraction": summary.hidden_fraction, "idle_fraction": summary.idle_fraction}),
+        )
+        .with("check", outcome.checked)
+        .with("faults", &outcome.faults)
+        .with("verify", outcome.verification)
+        .with(&format!("{}_hash", subject.result().to_lowercase()), &outcome.result_hash)
+        .with("simulated", outcome.simulated)
+        .with("reasons", subject.reasons(plan))
+        .with("interrupted", outcome.interrupted)
+        .with("notes", &subject.notes)
+}
+
+fn chunks(outcome: &Outcome<'_>, computed: &[Option<Computed>]) -> Vec<Value> {
+    let (plan, entries) = (outcome.plan, outcome.subject.entries());
+    let chunk_json = |(index, chunk): (usize, &rowloom::internal::plan::Chunk)| {
+        let done = computed.get(index).copied().flatten();
+        let device = done.map_or(chunk.home, |done| done.device.0);
+        let kernel = plan.kernel_on(chunk, device).info();
+        let (row_start, row_end, segments) = match chunk.rows {
+            ChunkRows::Rows { begin, end } => (begin, end, Value::Null),
+            ChunkRows::Segments { row, begin, end } => (row, row + 1, json!([begin, end])),
+        };
+        json!({
+            "row_start": row_start,
+            "row_end": row_end,
+            "segments": segments,
+            (entries): chunk.size.entries,
+            "device": outcome.device_name(device),
+            "kernel": kernel.name,
+            "format": kernel.format,
+            "order": kernel.order,
+            "reason": outcome.reason(index),
+            "predicted_s": chunk.predicted_s,
+            "measured_s": done.map(|done| done.ns as f64 / 1e9),
+        })
+    };
+    plan.chunks.iter().enumerate().map(chunk_json).collect()
+}
+
+fn devices(outcome: &Outcome<'_>, computed: &[Option<Computed>], summaries: &[DeviceSummary]) -> Vec<Value> {
+    let (plan, entries) = (outcome.plan, outcome.subject.entries());
+    let device_json = |device: u32| {
+        let name = outcome.device_name(device);
+        let (mut rows, mut nnz) = (0, 0);
+        for (chunk, done) in plan.chunks.iter().zip(computed) {
+            if done.is_some_and(|done| done.device.0 == device) {
+                nnz += chunk.size.entries;
+                rows += if matches!(chunk.rows, ChunkRows::Rows { .. }) { chunk.slice_rows() } else { 0 };
+            }
+        }
+        let summary = summaries.iter().find(|summary| summary.name == name);
+        json!({
+            "name": name,
+            "rows": rows,
+            (entries): nnz,
+            "busy_s": summary.map_or(0.0, |summary| summary.busy_s),
+            "compute_s": summary.map_or(0.0, |summary| summary.compute_s),
+            "copy_s": summary.map_or(0.0, |summary| summary.copy_s),
+        })
+    };
+    plan.computing().map(device_json).collect()
+}
+
+/// Every flag as resolved.
+pub fn config(outcome: &Outcome<'_>) -> Value {
+    let Outcome { subject, repeated, execution, session, plan, .. } = outcome;
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let used: Vec<&str> = plan.computing().map(|device| outcome.device_name(device)).collect();
+    let mut config = json!({
+        "output": path(&subject.output),
+        "verify": repeated.verify,
+        "repeat": repeated.repeat,
+        "warmup": repeated.warmup,
+        "seed": session.seed,
+        "devices": used.join(","),
+        "devices_asked_for": execution.devices.name(),
+        "threads": session.pool.threads(),
+        "dtype": plan.dtype,
+        "mode": plan.mode,
+        "chunks": plan.chunks.len(),
+        "chunk_bytes": execution.chunk_bytes,
+        "cpu_share": execution.cpu_share,
+        "transfer": execution.transfer,
+        "check": execution.check,
+        "mem_limit": execution.mem_limit,
+        "kernel": subject.kernel,
+        "reproducible": execution.reproducible,
+        "model": execution.model,
+        "no_refine": execution.no_refine,
+        "trace": path(&repeated.trace),
+    });
+    if let (Value::Object(config), Value::Object(own)) = (&mut config, &subject.config) {
+        config.extend(own.clone());
+    }
+    config
+}

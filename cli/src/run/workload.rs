@@ -1,0 +1,221 @@
+//! What a command computes, in the words of its kind of work.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::args::MatrixSource;
+use crate::args::RunArguments;
+use crate::console::report::{MatrixReport, hash};
+use crate::console::table::count;
+use crate::measure::compulsory_bytes;
+use crate::measure::used_columns;
+use crate::operands::session::{Session, describe};
+use rowloom::internal::kernel::KindOfWork;
+use rowloom::internal::matrix::{Loaded, Scalar};
+use rowloom::internal::plan::Plan;
+
+/// What a command computes, in the words of its kind of work.
+#[derive(Debug)]
+pub struct Subject {
+    /// The kind of work.
+    pub work: KindOfWork,
+    /// The first lines of the table: names and values.
+    pub facts: Vec<(&'static str, String)>,
+    /// Lines of the table about the result.
+    pub results: Vec<(&'static str, String)>,
+    /// Keys of the JSON object that describe the operands.
+    pub keys: Vec<(&'static str, Value)>,
+    /// The flags that only this command has, as resolved.
+    pub config: Value,
+    /// The kernel that was asked for.
+    pub kernel: String,
+    /// Floating-point operations of one repetition.
+    pub operations: f64,
+    /// Bytes that one repetition must at least read and write.
+    pub bytes: u64,
+    /// Bytes of A as it was loaded.
+    pub a_bytes: u64,
+    /// The file of the result.
+    pub output: Option<PathBuf>,
+    /// Notes on the operands.
+    pub notes: Vec<String>,
+}
+
+impl Subject {
+    /// What one repetition computes.
+    pub fn unit(&self) -> &'static str {
+        match self.work {
+            KindOfWork::Spmm | KindOfWork::Gemm => "product",
+            KindOfWork::Colmean => "run",
+        }
+    }
+
+    /// The key of the number of entries of A.
+    pub fn entries(&self) -> &'static str {
+        match self.work {
+            KindOfWork::Spmm => "nnz",
+            KindOfWork::Gemm | KindOfWork::Colmean => "entries",
+        }
+    }
+
+    /// The name of the result.
+    pub fn result(&self) -> &'static str {
+        match self.work {
+            KindOfWork::Spmm => "Y",
+            KindOfWork::Gemm => "C",
+            KindOfWork::Colmean => "sums",
+        }
+    }
+
+    /// The reasons of a plan, which calls the operands of every kind of work A, X and Y, with this kind's own names.
+    pub fn reasons(&self, plan: &Plan) -> Vec<String> {
+        named_operands(self.work, &plan.reasons)
+    }
+
+    /// A product of `rowloom run` with `k` columns. `x` describes X.
+    pub fn product<T: Scalar>(
+        arguments: &RunArguments,
+        session: &Session,
+        source: &MatrixSource,
+        loaded: &Loaded<T>,
+        k: u64,
+        x: &str,
+    ) -> Self {
+        let (matrix, planning) = (loaded.matrix.view(), &arguments.planning);
+        let (rows, cols, nnz) = (matrix.rows(), matrix.cols(), matrix.nnz());
+        let used = session.pool.install(|| used_columns(matrix));
+        let plan = arguments.plan.as_ref().map(|path| path.display().to_string());
+        Self {
+            work: KindOfWork::Spmm,
+            facts: vec![
+                ("matrix", describe(&matrix, &loaded.info)),
+                ("X", format!("{} columns, {}, {x}", count(k), T::DTYPE)),
+            ],
+            results: Vec::new(),
+            keys: vec![
+                ("matrix", json!(MatrixReport::new(&loaded.info, rows, cols, nnz))),
+                ("matrix_hash", json!(hash(&matrix))),
+                ("k", json!(k)),
+            ],
+            config: json!({
+                "matrix": source.name(),
+                "k": k,
+                "x": arguments.x.name(),
+                "finite": arguments.finite,
+                "format": planning.format,
+                "tune": planning.tune,
+                "schedule": arguments.schedule,
+                "plan": plan,
+            }),
+            kernel: planning.kernel.clone(),
+            operations: 2.0 * nnz as f64 * k as f64,
+            bytes: compulsory_bytes(rows as u64, nnz as u64, used, k, T::DTYPE),
+            a_bytes: matrix.bytes(),
+            output: arguments.output.clone(),
+            notes: loaded.notes.clone(),
+        }
+    }
+}
+
+#[cfg(feature = "mpi")]
+impl Subject {
+    /// A product of `rowloom run` over ranks with `k` columns, of a matrix with so many rows, columns and nonzeros; `a_bytes` are those
+    /// of this rank.
+    pub fn ranks(
+        arguments: &RunArguments,
+        info: &rowloom::internal::matrix::MatrixInfo,
+        notes: &[String],
+        (rows, cols, nnz): (u64, u64, u64),
+        k: u64,
+        dtype: rowloom::internal::matrix::Dtype,
+        a_bytes: u64,
+    ) -> Self {
+        let planning = &arguments.planning;
+        let synthetic = if info.synthetic { " (synthetic)" } else { "" };
+        let [shown_rows, shown_cols, shown_nnz] = [rows, cols, nnz].map(count);
+        Self {
+            work: KindOfWork::Spmm,
+            facts: vec![
+                (
+                    "matrix",
+                    format!("{}{synthetic}, {shown_rows} x {shown_cols}, {shown_nnz} nonzeros", info.name),
+                ),
+                ("X", format!("{} columns, {dtype}, {}", count(k), arguments.x.name())),
+            ],
+            results: Vec::new(),
+            keys: vec![
+                ("matrix", json!(MatrixReport::new(info, rows as usize, cols as usize, nnz as usize))),
+                ("matrix_hash", Value::Null),
+                ("k", json!(k)),
+            ],
+            config: json!({
+                "matrix": MatrixSource::new(&arguments.matrix).name(),
+                "k": k,
+                "x": arguments.x.name(),
+                "finite": arguments.finite,
+                "format": planning.format,
+                "tune": false,
+                "schedule": arguments.schedule,
+                "plan": Value::Null,
+            }),
+            kernel: planning.kernel.clone(),
+            operations: 2.0 * nnz as f64 * k as f64,
+            // Every column counts as used: which are, no rank knows.
+            bytes: compulsory_bytes(rows, nnz, cols, k, dtype),
+            a_bytes,
+            output: arguments.output.clone(),
+            notes: notes.to_vec(),
+        }
+    }
+}
+
+/// Reasons, which call the operands of every kind of work A, X and Y, with the names of a kind's operands.
+pub fn named_operands(work: KindOfWork, reasons: &[String]) -> Vec<String> {
+    reasons.iter().map(|reason| with_own_names(work, reason)).collect()
+}
+
+/// The same for one text.
+pub fn with_own_names(work: KindOfWork, text: &str) -> String {
+    let names: &[(&str, &str)] = match work {
+        KindOfWork::Spmm => &[],
+        KindOfWork::Gemm => &[("X", "B"), ("Y", "C")],
+        KindOfWork::Colmean => &[
+            ("A, X and Y", "the table and the sums"),
+            ("A", "the table"),
+            ("Y", "the sums"),
+            ("product", "run"),
+            ("products", "runs"),
+        ],
+    };
+    names.iter().fold(text.to_string(), |text, (from, to)| with_words_replaced(&text, from, to))
+}
+
+/// `text` with `to` for every `from` that is no part of a longer word.
+fn with_words_replaced(text: &str, from: &str, to: &str) -> String {
+    let is_inside_a_word = |neighbour: Option<char>| neighbour.is_some_and(char::is_alphanumeric);
+    let (mut replaced, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once(from) {
+        let is_part = is_inside_a_word(before.chars().next_back()) || is_inside_a_word(after.chars().next());
+        replaced += before;
+        replaced += if is_part { from } else { to };
+        rest = after;
+    }
+    replaced + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_words_are_replaced() {
+        let gemm = |text| with_words_replaced(text, "X", "B");
+        assert_eq!(
+            gemm("X: in one piece; X2, MAX and A X stay or change, X"),
+            "B: in one piece; X2, MAX and A B stay or change, B"
+        );
+        assert_eq!(with_words_replaced("20 products, a product", "product", "run"), "20 products, a run");
+        assert_eq!(with_words_replaced("", "Y", "C"), "");
+    }
+}

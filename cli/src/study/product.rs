@@ -1,0 +1,218 @@
+//! A whole product as a case of a study: planned, run until its time is known, its last Y verified or checked.
+
+use std::sync::atomic::AtomicBool;
+
+use crate::args::options::{Devices, XSource, parse_bytes};
+use crate::args::{ExecutionArguments, PlanningArguments};
+use crate::measure::check_product;
+use crate::operands::session::Session;
+use crate::operands::x;
+use crate::plots;
+use crate::request::planning;
+use crate::request::planning::{Requested, plan_request};
+use crate::results::{Case, Record, StudyConfig, timeline};
+use crate::run::repeat::Repeated;
+use crate::statistics::{BenchSettings, Sampler, Times, doubts};
+use rowloom::internal::error::{Error, Result};
+use rowloom::internal::kernel::Schedule;
+use rowloom::internal::kernel::cpu::Kernels;
+use rowloom::internal::matrix::{Csr, MultiVector};
+use rowloom::internal::plan::{Plan, make};
+use rowloom::internal::runtime::{ProductOptions, RunReport, Simulated, Timeline};
+use rowloom::internal::trace::{Clock, Trace};
+use rowloom::internal::work::Work;
+
+/// Products that a plan is made for where the study does not set `repeat`.
+pub const PLANNED_PRODUCTS: u32 = 20;
+
+/// The result of a case.
+pub struct CaseRun {
+    /// Its measurements.
+    pub record: Record,
+    /// The timeline of its last product.
+    pub timeline: plots::Timeline,
+}
+
+/// Runs a case. `base` has the fields that all records of the case share.
+pub fn run<T: Kernels>(
+    case: &Case,
+    config: &StudyConfig,
+    session: &Session,
+    matrix: &Csr<T>,
+    base: &Record,
+) -> Result<CaseRun> {
+    let devices: Devices = case.devices.parse().map_err(Error::usage)?;
+    let planning = planning(case, devices)?;
+    let k = case.k.unwrap_or(1);
+    let view = matrix.view();
+    let repeat = config.measure.repeat.unwrap_or(PLANNED_PRODUCTS);
+    let Requested { request, .. } =
+        plan_request(&planning, session, None, view, Work::spmm(&view, k)?, repeat)?;
+    let single = request.devices.len() == 1;
+    let memory_gb_per_s = request.devices.first().map(|device| device.profile.stream_gb_per_s);
+    let mut record = Record {
+        mode: Some(case.mode.clone()),
+        schedule: Some(case.schedule.clone()),
+        transfer: Some(case.transfer.clone()),
+        chunk_bytes: planning.chunk_bytes,
+        cpu_share: case.cpu_share,
+        kernel: case.kernels.first().cloned().unwrap_or_default(),
+        k: case.k,
+        dtype: Some(T::DTYPE),
+        devices: case.devices.clone(),
+        threads: session.pool.threads(),
+        memory_gb_per_s: memory_gb_per_s.filter(|_| single),
+        flops: Some(2.0 * view.nnz() as f64 * k as f64),
+        ..base.clone()
+    };
+    if case.devices.contains("sim:") {
+        let plan = session.pool.install(|| make(&request))?;
+        let simulated = Simulated::new(&plan)?;
+        let report = simulated.run()?;
+        let descriptions = simulated.descriptions();
+        record.simulated = true;
+        record.times = Times::new(&[report.seconds()]);
+        let trace = traced(&plan, &descriptions, &report);
+        fill(&mut record, &plan, &trace, &report);
+        return Ok(CaseRun { timeline: report_timeline(case, &trace, None), record });
+    }
+
+    let limit = session.memory_limit_bytes().saturating_sub(view.bytes());
+    let x =
+        session.pool.install(|| x::load::<T>(&XSource::Random, view.cols(), case.k, session.seed, limit))?;
+    x::check_memory::<T>("Y", view.rows(), k, limit)?;
+    let mut y = MultiVector::<T>::zeros(view.rows(), k)?;
+    // The plan is fixed, so that all products of a case are computed in the same way.
+    let options = ProductOptions {
+        schedule: schedule(&case.schedule)?,
+        host_memory_limit_bytes: Some(limit),
+        fixed: true,
+        ..planning::options(&planning, repeat)?
+    };
+    let runtime = planning::runtime(&planning, session, Clock::start())?;
+    let resolved = runtime.resolve(&options)?;
+    let builder = runtime.product(view).columns(k).options(options).resolved(resolved);
+    let mut product = builder.build()?;
+    let (times, last) = product.bind(&x, &mut y, |bound| repeat_until_known(config, session, bound))?;
+    record.doubts = doubts(&times);
+    record.times = times;
+    let faults = product.faults();
+    let faults = faults.iter().map(|fault| format!("{}, {}: {}", fault.device, fault.task, fault.error));
+    record.doubts.extend(faults);
+    let plan = product.plan();
+    let trace = traced(plan, &product.descriptions(), &last);
+    fill(&mut record, plan, &trace, &last);
+    let check = || check_product(view, x.view(), y.view(), config.measure.verify);
+    record.checked = Some(session.pool.install(check)?);
+    let simulated = Simulated::new(plan)?;
+    let predicted = traced(plan, &simulated.descriptions(), &simulated.run()?);
+    Ok(CaseRun { timeline: report_timeline(case, &trace, Some(&predicted)), record })
+}
+
+/// The planning flags of a case.
+pub fn planning(case: &Case, devices: Devices) -> Result<PlanningArguments> {
+    Ok(PlanningArguments {
+        execution: execution(case, devices)?,
+        kernel: case.kernels.first().cloned().unwrap_or_else(|| "auto".into()),
+        ..PlanningArguments::of(Devices::Auto)
+    })
+}
+
+/// The flags of a case that all kinds of work have.
+pub fn execution(case: &Case, devices: Devices) -> Result<ExecutionArguments> {
+    let chunk_bytes = case.chunk_bytes.as_deref().map(parse_bytes).transpose().map_err(Error::usage)?;
+    Ok(ExecutionArguments {
+        mode: case.mode.clone(),
+        chunk_bytes,
+        cpu_share: case.cpu_share,
+        transfer: case.transfer.clone(),
+        ..ExecutionArguments::of(devices)
+    })
+}
+
+/// The schedule of that name.
+pub fn schedule(name: &str) -> Result<Schedule> {
+    let known = [Schedule::Balanced, Schedule::EqualRows];
+    let found = known.into_iter().find(|schedule| schedule.name() == name);
+    found.ok_or_else(|| {
+        Error::usage(format!("unknown schedule '{name}'; schedules are balanced and equal-rows"))
+    })
+}
+
+/// The measurement settings of a study.
+pub fn settings(config: &StudyConfig) -> BenchSettings {
+    let measure = &config.measure;
+    BenchSettings {
+        warmup: measure.warmup,
+        repeat: measure.repeat,
+        time_cap_s: measure.time_cap_s,
+        cut_hopeless: false,
+    }
+}
+
+/// Repeats the work until its time is known; an error where a signal came first.
+pub fn repeat_until_known(
+    config: &StudyConfig,
+    session: &Session,
+    work: &mut dyn Repeated,
+) -> Result<(Times, RunReport)> {
+    let settings = settings(config);
+    let mut sampler = Sampler::new(settings, f64::INFINITY);
+    // A signal ends the case after the current repetition.
+    let never = AtomicBool::new(false);
+    let mut run = 0;
+    while !sampler.is_enough() && !session.interrupt.asked() {
+        work.apply(&never)?;
+        if run >= settings.warmup {
+            sampler.push(work.last_report().map_or(0.0, RunReport::seconds));
+        }
+        run += 1;
+    }
+    session.interrupt.check()?;
+    let last = work.last_report().cloned().ok_or_else(|| Error::Internal("nothing was computed".into()))?;
+    Ok((Times::new(&sampler.into_seconds()), last))
+}
+
+/// One product as a trace.
+pub fn traced(
+    plan: &Plan,
+    descriptions: &[rowloom::internal::device::Description],
+    report: &RunReport,
+) -> Trace {
+    let mut trace = Trace::default();
+    Timeline::new(&mut trace, plan, descriptions).add_run(&mut trace, report, 0);
+    trace
+}
+
+/// The names of the kernels of a plan.
+pub fn chosen_kernels(plan: &Plan) -> String {
+    let mut chosen: Vec<&str> =
+        plan.chunks.iter().map(|chunk| plan.kernel_on(chunk, chunk.home).name()).collect();
+    chosen.sort_unstable();
+    chosen.dedup();
+    chosen.join(" + ")
+}
+
+/// Fills in the plan and the trace of a run.
+pub fn fill(record: &mut Record, plan: &Plan, trace: &Trace, report: &RunReport) {
+    let summary = trace.summary();
+    record.device_count = plan.computing().count();
+    record.chunks = Some(plan.chunks.len());
+    record.chosen = Some(chosen_kernels(plan));
+    record.predicted_s = Some(plan.predicted_s);
+    record.hidden_fraction = summary.hidden_fraction;
+    record.idle_fraction = summary.idle_fraction;
+    let (up, down) = report.link_bytes();
+    (record.to_device_bytes, record.from_device_bytes) = (Some(up), Some(down));
+}
+
+/// The timeline that the report shows.
+pub fn report_timeline(case: &Case, trace: &Trace, predicted: Option<&Trace>) -> plots::Timeline {
+    let k = case.k.unwrap_or(1);
+    let title = format!("{} with K = {k} on {}", case.matrix, case.devices);
+    let caption = match predicted {
+        Some(_) => "The last product. Outlines show when the cost model predicted each task.",
+        None => "Simulated: every task takes the time that the cost model predicts.",
+    };
+    timeline(title, caption.into(), trace, predicted)
+}
