@@ -5,7 +5,14 @@ use std::path::{Path, PathBuf};
 
 /// The modules, and what of them binds one kind of work to bytes and launches.
 const ABOVE_THE_LINE: [&str; 6] = ["plan", "graph", "exec", "adapt", "trace", "runtime"];
-const BINDERS: [&str; 3] = ["runtime/spmm", "runtime/gemm", "runtime/colmean"];
+const BINDERS: [&str; 6] = [
+    "runtime/spmm",
+    "runtime/vectors",
+    "runtime/product",
+    "runtime/cluster",
+    "runtime/dense/gemm",
+    "runtime/dense/colmean",
+];
 
 /// Words that only a kind of work has.
 const WORDS: [&str; 4] = ["csr", "nnz", "gemm", "colmean"];
@@ -17,10 +24,11 @@ fn without_tests(code: &str) -> &str {
 
 /// Whether a line declares the module of a binder or passes on its public names.
 fn declares_binder(line: &str) -> bool {
-    let names = BINDERS.iter().filter_map(|binder| binder.rsplit('/').next());
-    names
-        .into_iter()
-        .any(|name| line == format!("mod {name};") || line.starts_with(&format!("pub use {name}::")))
+    let line = line.strip_prefix("pub(crate) ").unwrap_or(line);
+    BINDERS.iter().filter_map(|binder| binder.strip_prefix("runtime/")).any(|binder| {
+        let (path, name) = (binder.replace('/', "::"), binder.rsplit('/').next().unwrap_or(binder));
+        line == format!("mod {name};") || line.starts_with(&format!("pub use {path}::"))
+    })
 }
 
 /// The lines of `code` with one of the words, comments included.
@@ -68,7 +76,7 @@ fn no_module_above_the_line_names_a_kind_of_work() {
 fn names_of_kinds_are_found_in_code_and_comments_but_not_in_tests() {
     assert_eq!(named_kinds("use crate::matrix::CsrView;").len(), 1);
     assert_eq!(
-        named_kinds("mod gemm;\npub use gemm::Gemm;\nuse super::gemm::Gemm;"),
+        named_kinds("mod gemm;\npub use dense::gemm::Gemm;\nuse super::gemm::Gemm;"),
         ["use super::gemm::Gemm;"]
     );
     assert_eq!(named_kinds("/// Rows and nnz.\nlet gemm = 1;\nlet entries = 2;").len(), 2);

@@ -130,9 +130,9 @@ fn the_constants_of_automatic_devices_are_those_of_the_code() {
     let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
     let files = [
         "adapt/course",
-        "runtime/spmm/adaptation/mod",
-        "runtime/spmm/adaptation/opening",
-        "runtime/spmm/adaptation/sharing",
+        "runtime/product/adaptation/mod",
+        "runtime/product/adaptation/opening",
+        "runtime/product/adaptation/sharing",
     ];
     let code: String = files.iter().map(|file| read(&format!("src/{file}.rs"))).collect();
     let mut compared = 0;

@@ -16,7 +16,7 @@ use crate::kernel::Processor;
 use crate::kernel::check::{Method, SumsOfX};
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut, Scalar};
 use crate::plan::Plan;
-use crate::runtime::report::{FaultReport, RunReport};
+use crate::runtime::run::{FaultReport, RunReport};
 use crate::work::ChunkRows;
 
 /// Which products are checked.

@@ -11,7 +11,7 @@ use crate::device::{Registration, StableBytes};
 use crate::error::Result;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut, Scalar};
 use crate::plan::{Plan, Remaining};
-use crate::runtime::planned::Planned;
+use crate::runtime::run::Planned;
 use crate::work::COPY_BYTES_PER_TASK;
 
 /// The operands of a run that are in page-locked memory.

@@ -11,10 +11,8 @@ use crate::graph::DeviceId;
 use crate::kernel::Processor;
 use crate::plan::{Mode, Plan, PlanRequest, XPlan, make};
 use crate::runtime::Runtime;
-use crate::runtime::device_memory::{LayoutKey, MemoryUse};
-use crate::runtime::open_devices::{LockedDevices, OpenDevices};
-use crate::runtime::planned::Planned;
-use crate::runtime::report::FaultReport;
+use crate::runtime::devices::{LayoutKey, MemoryUse};
+use crate::runtime::run::{FaultReport, LockedDevices, OpenDevices, Planned};
 use crate::work::HeldRows;
 
 /// The task of a fault report where a device has no memory.

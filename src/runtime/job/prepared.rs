@@ -22,11 +22,8 @@ use crate::kernel::check::Method;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Plan, Remaining};
 use crate::runtime::Runtime;
-use crate::runtime::planned::Planned;
-use crate::runtime::pool::Pool;
-use crate::runtime::recovery::Recovery;
-use crate::runtime::report::{FaultReport, Round, RunReport};
-use crate::runtime::shared_device::{OpenDevice, SharedDevice};
+use crate::runtime::devices::{OpenDevice, Pool, SharedDevice};
+use crate::runtime::run::{FaultReport, Planned, Recovery, Round, RunReport};
 use crate::trace::Clock;
 use crate::work::ChunkRows;
 

@@ -1,0 +1,11 @@
+//! The exchange of rows before a product on vectors: its messages, and their memory.
+
+mod groups;
+mod message_memory;
+mod messages;
+mod rank_memory;
+
+pub use groups::{Groups, MessageGroups};
+pub use message_memory::ExchangeMemory;
+pub use messages::{Exchange, Message, OwnedChunk};
+pub use rank_memory::{ArrivalMemory, DepartureMemory, RowForm};

@@ -1,0 +1,10 @@
+//! A product on multivectors that stay on its devices.
+
+mod apply;
+mod binder;
+mod check;
+mod foreign;
+mod losses;
+mod vector_product;
+
+pub(in crate::internal::runtime) use vector_product::VectorProduct;
