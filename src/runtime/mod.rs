@@ -9,6 +9,7 @@
 //!
 //! | folder | contents |
 //! |---|---|
+//! | `options` | what programs say of a product |
 //! | `devices` | worker threads and open devices, which products share |
 //! | `run` | one run of a planned graph on open devices or in virtual time; its report, and its spans in a trace |
 //! | `open` | the runtime: which devices were named, which there are, their profiles |
@@ -24,6 +25,7 @@ pub(crate) mod dense;
 pub(crate) mod devices;
 pub(crate) mod job;
 pub(crate) mod open;
+mod options;
 pub(crate) mod product;
 pub(crate) mod run;
 pub(crate) mod spmm;
@@ -36,9 +38,10 @@ pub use dense::colmean::{ColumnSums, ColumnSumsBuilder};
 pub use dense::gemm::{BoundGemm, Gemm, GemmBuilder};
 pub use dense::{DenseBuilder, DenseJob, DenseOperand, DenseWork};
 pub use devices::{AnyDevice, OperationRecord, Pool};
-pub use job::{Check, Job, PageLockedMultiVector};
+pub use job::{Job, PageLockedMultiVector};
 pub use open::{CudaWord, DeviceWord, Devices, Runtime, RuntimeBuilder};
-pub use product::{Bound, Product, ProductBuilder, ProductOptions, Transfer};
+pub use options::{Check, ProductOptions, Transfer};
+pub use product::{Bound, Product, ProductBuilder};
 pub use run::{Computed, FaultReport, Planned, Round, RunReport, Simulated, Timeline};
 pub use spmm::Matrix;
 pub use vectors::{ExportedRows, Input, Output, PageLocked, SimulatedVectors, TimeParts, Vectors};

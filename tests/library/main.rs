@@ -12,6 +12,8 @@ mod faults;
 mod kernels_agree;
 mod kinds_of_work;
 mod layering;
+#[path = "../layers/mod.rs"]
+mod layers;
 mod layouts_that_do_not_fit;
 #[cfg(feature = "mpi")]
 mod mpi_inside;

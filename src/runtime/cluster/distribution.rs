@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::Cluster;
 use super::halo::renumbered_columns;
-use super::read::RankRows;
+use super::rank_rows::RankRows;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::{Csr, Scalar};
 use crate::runtime::vectors::{RankLists, Span};
+use crate::runtime::{Product, ProductOptions};
 use crate::work::owned_rows_of_x;
 
 /// Consecutive rows of a matrix that is divided between ranks.
@@ -86,52 +87,74 @@ impl<T: Scalar> Distributed<T> {
     }
 }
 
-/// The matrix of all ranks whose rows on this rank are `block`. All ranks call this.
-pub(super) fn distributed<T: Kernels>(cluster: &Cluster, block: RowBlock<T>) -> Result<Distributed<T>> {
-    let ranks = cluster.communicator();
-    let (rank, size) = (ranks.rank(), ranks.size());
-    let (total, cols) = (block.total_rows, block.matrix.cols() as u64);
-    let y_bounds = row_bounds(cluster, &block)?;
-    let is_square = total == cols;
-    let scaled = |bound: u64| owned_rows_of_x(0..bound, total, cols).end;
-    let x_bounds: Vec<u64> =
-        if is_square { y_bounds.clone() } else { y_bounds.iter().map(|&bound| scaled(bound)).collect() };
-    let own = x_bounds[rank]..x_bounds[rank + 1];
-    let pool = cluster.runtime().pool();
-    let (mut used, renumbered) = pool.install(|| renumbered_columns(&block.matrix, own.clone()))?;
-    let columns = used.len();
-    let outside = |column: &u32| !own.contains(&u64::from(*column));
-    used.retain(outside);
-    // For each rank the rows that this rank needs, counted from the first row of that rank.
-    let of_rank = |other: usize| {
-        let bounds = x_bounds[other]..x_bounds[other + 1];
-        let place = |bound: u64| used.partition_point(|&row| u64::from(row) < bound);
-        let list = if other == rank { &[][..] } else { &used[place(bounds.start)..place(bounds.end)] };
-        list.iter().map(|&row| row - bounds.start as u32).collect::<Vec<u32>>()
-    };
-    let wanted: Vec<Vec<u32>> = (0..size).map(of_rank).collect();
-    let sizes = wanted.iter().map(|list| list.len() as u64).collect();
-    let parts = wanted.iter().map(|list| bytemuck::cast_slice(list).to_vec()).collect();
-    let needed: Vec<Vec<u32>> =
-        ranks.all_to_all(parts)?.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect();
-    for (other, list) in needed.iter().enumerate() {
-        if list.iter().any(|&row| u64::from(row) >= own.end - own.start) {
-            return Err(ranks.rank_error(other, "it needs rows that this rank does not have".into()));
+impl Cluster {
+    /// The matrix of which this rank has the rows `block`, for products with several numbers of columns. All ranks call this.
+    #[doc(hidden)]
+    pub fn distribute<T: Kernels>(&self, block: RowBlock<T>) -> Result<Distributed<T>> {
+        let ranks = self.communicator();
+        let (rank, size) = (ranks.rank(), ranks.size());
+        let (total, cols) = (block.total_rows, block.matrix.cols() as u64);
+        let y_bounds = row_bounds(self, &block)?;
+        let is_square = total == cols;
+        let scaled = |bound: u64| owned_rows_of_x(0..bound, total, cols).end;
+        let x_bounds: Vec<u64> =
+            if is_square { y_bounds.clone() } else { y_bounds.iter().map(|&bound| scaled(bound)).collect() };
+        let own = x_bounds[rank]..x_bounds[rank + 1];
+        let pool = self.runtime().pool();
+        let (mut used, renumbered) = pool.install(|| renumbered_columns(&block.matrix, own.clone()))?;
+        let columns = used.len();
+        let outside = |column: &u32| !own.contains(&u64::from(*column));
+        used.retain(outside);
+        // For each rank the rows that this rank needs, counted from the first row of that rank.
+        let of_rank = |other: usize| {
+            let bounds = x_bounds[other]..x_bounds[other + 1];
+            let place = |bound: u64| used.partition_point(|&row| u64::from(row) < bound);
+            let list = if other == rank { &[][..] } else { &used[place(bounds.start)..place(bounds.end)] };
+            list.iter().map(|&row| row - bounds.start as u32).collect::<Vec<u32>>()
+        };
+        let wanted: Vec<Vec<u32>> = (0..size).map(of_rank).collect();
+        let sizes = wanted.iter().map(|list| list.len() as u64).collect();
+        let parts = wanted.iter().map(|list| bytemuck::cast_slice(list).to_vec()).collect();
+        let needed: Vec<Vec<u32>> =
+            ranks.all_to_all(parts)?.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect();
+        for (other, list) in needed.iter().enumerate() {
+            if list.iter().any(|&row| u64::from(row) >= own.end - own.start) {
+                return Err(ranks.rank_error(other, "it needs rows that this rank does not have".into()));
+            }
         }
+        let matrix = block.matrix.with_columns(columns, renumbered)?;
+        let span = |bounds: &[u64], total| Span {
+            first: bounds[rank],
+            rows: bounds[rank + 1] - bounds[rank],
+            total,
+        };
+        let lists = RankLists {
+            communicator: ranks.clone(),
+            runtime: self.runtime().clone(),
+            network: self.network.clone(),
+            direct: self.direct,
+            x: span(&x_bounds, cols),
+            y: span(&y_bounds, total),
+            is_square,
+            ghosts: sizes,
+            needed,
+        };
+        Ok(Distributed { matrix: Arc::new(matrix), lists: Arc::new(lists) })
     }
-    let matrix = block.matrix.with_columns(columns, renumbered)?;
-    let span =
-        |bounds: &[u64], total| Span { first: bounds[rank], rows: bounds[rank + 1] - bounds[rank], total };
-    let lists = RankLists {
-        communicator: ranks.clone(),
-        runtime: cluster.runtime().clone(),
-        network: cluster.network.clone(),
-        direct: cluster.direct,
-        x: span(&x_bounds, cols),
-        y: span(&y_bounds, total),
-        is_square,
-        ghosts: sizes,
-        needed,
-    };
-    Ok(Distributed { matrix: Arc::new(matrix), lists: Arc::new(lists) })
+
+    /// A product with `k` columns, on [`Vectors`](crate::runtime::Vectors) only. Kernels are canonical whatever the options say. All
+    /// ranks call this.
+    #[doc(hidden)]
+    pub fn product_of<T: Kernels>(
+        &self,
+        matrix: &Distributed<T>,
+        k: usize,
+        options: ProductOptions,
+    ) -> Result<Product<'static, T>> {
+        let options = ProductOptions { reproducible: true, ..options };
+        let builder = self.runtime.product(matrix.matrix.clone()).columns(k).options(options);
+        let mut product = builder.ranks(matrix.lists.clone()).build()?;
+        product.vector_plan()?;
+        Ok(product)
+    }
 }

@@ -53,6 +53,7 @@ pub mod division;
 mod entry_messages;
 pub mod halo;
 mod product;
+mod rank_rows;
 pub mod read;
 mod read_whole;
 mod sharing;
@@ -64,7 +65,8 @@ use std::sync::{Arc, Mutex};
 pub use distribution::{Distributed, RowBlock};
 pub use division::Division;
 pub use product::{ClusterProduct, ClusterProductBuilder};
-pub use read::{RankRows, generate_rows, read_rows};
+pub use rank_rows::RankRows;
+pub use read::{generate_rows, read_rows};
 pub use watch::{Actions, End, Watch};
 pub use write::{RowsFormat, hash_rows, write_rows};
 
@@ -73,9 +75,8 @@ pub use crate::runtime::vectors::MessagesOfDevices;
 use crate::device::Network;
 use crate::device::network::Communicator;
 use crate::error::{Error, Result};
-use crate::kernel::cpu::Kernels;
 use crate::matrix::Dtype;
-use crate::runtime::{Product, ProductOptions, Runtime, RuntimeBuilder};
+use crate::runtime::{ProductOptions, Runtime, RuntimeBuilder};
 
 /// The runtime of one rank of a job. Cloning it is cheap; all clones are the same.
 #[derive(Clone)]
@@ -85,6 +86,21 @@ pub struct Cluster {
     network: Arc<Mutex<Network>>,
     /// Whether messages may be in the memory of devices.
     direct: bool,
+}
+
+impl RuntimeBuilder {
+    /// The runtime of one rank of a job: the hardware threads and the cards of a host are divided between its ranks, unless
+    /// `devices` or `threads` say otherwise. All ranks call this.
+    pub fn over(self, communicator: Arc<dyn Communicator>) -> Result<Cluster> {
+        Cluster::open(self, communicator)
+    }
+}
+
+impl Runtime {
+    /// Opens the runtime of one rank of a job on all its devices; [`RuntimeBuilder::over`] has the options. All ranks call this.
+    pub fn over(communicator: Arc<dyn Communicator>) -> Result<Cluster> {
+        Self::builder().over(communicator)
+    }
 }
 
 impl Cluster {
@@ -141,32 +157,5 @@ impl Cluster {
                 Err(_) => Err(Error::Internal("a rank gave no speed".into())),
             })
             .collect()
-    }
-
-    /// A product with a matrix of which this rank has the rows `rows`.
-    pub fn product<T: Kernels>(&self, rows: RowBlock<T>) -> ClusterProductBuilder<T> {
-        ClusterProductBuilder::new(self.clone(), rows)
-    }
-
-    /// The matrix of which this rank has the rows `rows`, for products with several numbers of columns. All ranks call this.
-    #[doc(hidden)]
-    pub fn distribute<T: Kernels>(&self, rows: RowBlock<T>) -> Result<Distributed<T>> {
-        distribution::distributed(self, rows)
-    }
-
-    /// A product with `k` columns, on [`Vectors`](crate::runtime::Vectors) only. Kernels are canonical whatever the options say. All
-    /// ranks call this.
-    #[doc(hidden)]
-    pub fn product_of<T: Kernels>(
-        &self,
-        matrix: &Distributed<T>,
-        k: usize,
-        options: ProductOptions,
-    ) -> Result<Product<'static, T>> {
-        let options = ProductOptions { reproducible: true, ..options };
-        let builder = self.runtime.product(matrix.matrix.clone()).columns(k).options(options);
-        let mut product = builder.ranks(matrix.lists.clone()).build()?;
-        product.vector_plan()?;
-        Ok(product)
     }
 }

@@ -17,6 +17,13 @@ pub struct ClusterProductBuilder<T: Kernels> {
     options: ProductOptions,
 }
 
+impl Cluster {
+    /// A product with a matrix of which this rank has the rows `rows`.
+    pub fn product<T: Kernels>(&self, rows: RowBlock<T>) -> ClusterProductBuilder<T> {
+        ClusterProductBuilder::new(self.clone(), rows)
+    }
+}
+
 impl<T: Kernels> ClusterProductBuilder<T> {
     pub(super) fn new(cluster: Cluster, rows: RowBlock<T>) -> Self {
         Self { cluster, rows, k: 1, options: ProductOptions::default() }

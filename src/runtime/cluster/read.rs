@@ -17,6 +17,7 @@ use std::path::Path;
 use super::agreement::{agree, share, share_numbers, sum};
 use super::division::{Division, RowCounts};
 use super::entry_messages::{pack, unpack};
+use super::rank_rows::{RankRows, own_rows};
 use super::read_whole::read_whole;
 use crate::device::network::Communicator;
 use crate::error::{Advice, Error, Place, Result};
@@ -24,40 +25,10 @@ use crate::matrix::generate::{Part, RowLengths, generate_part};
 use crate::matrix::io::cache::rows::CacheRows;
 use crate::matrix::io::matrix_market::part::{EntryBudget, Head, RowEntries, TextFacts, TextPart};
 use crate::matrix::io::{DividedFormat, Input, ReadOptions, divided_format, non_finite_note};
-use crate::matrix::{Csr, Loaded, MatrixInfo, Scalar};
+use crate::matrix::{Loaded, Scalar};
 
 /// Entries that a rank sends at once: about 20 MiB.
 const ROUND_ENTRIES: usize = 1 << 20;
-
-/// The rows of a matrix that belong to this rank.
-#[derive(Debug)]
-pub struct RankRows<T: Scalar> {
-    /// The rows of this rank, with the columns of the whole matrix.
-    pub matrix: Csr<T>,
-    /// The first row of each rank, and the number of rows.
-    pub boundaries: Vec<u64>,
-    /// Nonzeros of the whole matrix.
-    pub nnz: u64,
-    /// Name and origin of the whole matrix.
-    pub info: MatrixInfo,
-    /// Notes on the whole matrix, the same on all ranks.
-    pub notes: Vec<String>,
-    /// The cache that the values are mapped from; [`CacheRows::check_intact`] tells whether it changed meanwhile.
-    pub cache: Option<CacheRows>,
-}
-
-impl<T: Scalar> RankRows<T> {
-    /// Number of rows of the whole matrix.
-    pub fn rows(&self) -> u64 {
-        self.boundaries.last().copied().unwrap_or(0)
-    }
-}
-
-/// The rows of rank `rank` among the boundaries.
-pub(super) fn own_rows(boundaries: &[u64], rank: usize) -> Range<u64> {
-    let at = |index: usize| boundaries.get(index).copied().unwrap_or(0);
-    at(rank)..at(rank + 1)
-}
 
 /// Reads the rows of this rank from a file that all ranks see, in any format of sparse matrices.
 pub fn read_rows<T: Scalar>(

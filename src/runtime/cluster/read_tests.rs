@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::device::network::on_thread_ranks;
+use crate::matrix::Csr;
 use crate::matrix::generate::tests::EXAMPLES;
 use crate::matrix::generate::{KINDS, generate};
 use crate::matrix::io::cache::write_cache;

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::agreement::{agree, share, share_numbers};
 use super::division::Division;
-use super::read::{RankRows, own_rows};
+use super::rank_rows::{RankRows, own_rows};
 use crate::device::network::Communicator;
 use crate::error::{Error, Place, Result};
 use crate::matrix::array::AlignedBuffer;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::device_memory::{HeldMemory, LayoutKey, MemoryUse};
+use super::device_memory::LayoutKey;
+use super::memory_use::{HeldMemory, MemoryUse};
 use super::shared_device::SharedDevice;
 use crate::cost::StoredForm;
 use crate::device::{CudaOptions, EmulatedOptions};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
 
-use super::shared_device::AnyDevice;
+use super::any_device::AnyDevice;
 use crate::device::completion::OperationOwner;
 use crate::device::{Completion, Device, Fault, FaultKind, Fence, Operation};
 use crate::graph::{Demand, DeviceId};

@@ -1,9 +1,15 @@
 //! Launches on streams of other libraries follow the policy of [`completion`](crate::device::completion).
 
+use std::time::Duration;
+
 use super::*;
-use crate::device::FaultKind;
+use crate::device::completion::{DROP_TIMEOUT, OperationOwner, STREAM_TIMEOUT, Timeouts};
+use crate::device::{
+    Description, Device, Fault, FaultKind, Fence, Memory, Operation, Pinned, Registration, StableBytes,
+    StreamHandle,
+};
 use crate::graph::Demand;
-use crate::runtime::devices::{MemoryUse, UPLOAD};
+use crate::runtime::devices::{Allocations, COMPUTE, MemoryUse, UPLOAD};
 
 /// What a [`WithStream`] was asked, and what it answers.
 #[derive(Default)]

@@ -174,7 +174,7 @@ pub(super) fn registration_refused(device: &str, fault: Fault) -> FaultReport {
 impl<J: Job> Opened<J> {
     fn new(job: &J, runtime: &Runtime, keeps: Keeps) -> Result<std::result::Result<Self, OpenFailure>> {
         let plan = job.plan();
-        let devices = OpenDevices::open(plan, runtime)?;
+        let devices = runtime.open_devices(plan)?;
         let mut accelerators: Vec<Option<Accelerator>> = vec![None];
         for (device, planned) in plan.devices.iter().enumerate().skip(1) {
             let held = held_rows(job, device, planned.x)?;

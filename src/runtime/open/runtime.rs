@@ -9,18 +9,15 @@ use super::device_list::{DeviceWord, Devices};
 use super::resolve::{Resolving, device_options};
 use crate::adapt::Resolved;
 use crate::cost::{Model, Refined};
-use crate::device::network::Communicator;
 use crate::device::{Description, Reports};
 use crate::error::{Error, Result};
-use crate::kernel::cpu::{Kernels, slow_build};
+use crate::kernel::cpu::slow_build;
 use crate::machine::{Machine, may_have_nvidia_gpu};
 use crate::matrix::ContentId;
 use crate::plan::{Plan, PlanRequest, ResidentLayout};
-use crate::runtime::cluster::Cluster;
 use crate::runtime::devices::{AnyDevice, Pool, SharedDevice, open_device};
-use crate::runtime::product::{ProductBuilder, ProductOptions, Transfer};
-use crate::runtime::run::{Round, Timeline, add_records};
-use crate::runtime::spmm::Matrix;
+use crate::runtime::run::{OpenDevices, Round, Timeline, add_records};
+use crate::runtime::{ProductOptions, Transfer};
 use crate::trace::{Clock, Trace};
 use crate::work::Work;
 
@@ -115,12 +112,6 @@ impl RuntimeBuilder {
         self
     }
 
-    /// The runtime of one rank of a job: the hardware threads and the cards of a host are divided between its ranks, unless
-    /// `devices` or `threads` say otherwise. All ranks call this.
-    pub fn over(self, communicator: Arc<dyn Communicator>) -> Result<Cluster> {
-        Cluster::open(self, communicator)
-    }
-
     /// Starts the worker threads. Devices are opened later, when they are needed.
     pub fn open(self) -> Result<Runtime> {
         let devices: Devices = self.devices.parse().map_err(Error::usage)?;
@@ -168,16 +159,6 @@ impl Runtime {
             pool: None,
             machine: None,
         }
-    }
-
-    /// Opens the runtime of one rank of a job on all its devices; [`RuntimeBuilder::over`] has the options. All ranks call this.
-    pub fn over(communicator: Arc<dyn Communicator>) -> Result<Cluster> {
-        Self::builder().over(communicator)
-    }
-
-    /// A product with `matrix`: a sparse matrix, an `Arc` of one, a reference or a view ([`Matrix`]).
-    pub fn product<'a, T: Kernels>(&self, matrix: impl Into<Matrix<'a, T>>) -> ProductBuilder<'a, T> {
-        ProductBuilder::new(self.clone(), matrix.into())
     }
 
     /// The machine.
@@ -228,6 +209,12 @@ impl Runtime {
     /// The device named `name`, which is opened unless it is open.
     pub(crate) fn device(&self, name: &str) -> Result<Arc<SharedDevice>> {
         self.inner.bank.get(name, &device_options(&self.inner.devices)?)
+    }
+
+    /// The devices of `plan`, of which every one is opened that is not open.
+    pub(crate) fn open_devices(&self, plan: &Plan) -> Result<OpenDevices> {
+        let devices = plan.devices.iter().skip(1).map(|device| self.device(&device.name));
+        Ok(OpenDevices::new(self.clock(), devices.collect::<Result<_>>()?))
     }
 
     /// The layouts of a matrix that devices have, the most recently used first on each. `own` has the number of a layout once for each

@@ -7,5 +7,5 @@ mod product;
 #[cfg(all(test, feature = "emulator"))]
 mod registration_tests;
 
-pub use builder::{ProductBuilder, ProductOptions, Transfer};
+pub use builder::ProductBuilder;
 pub use product::{Bound, Product};

@@ -3,12 +3,13 @@
 use std::sync::atomic::AtomicBool;
 
 use super::adaptation::Adaptation;
-use super::builder::{ProductBuilder, Transfer};
+use super::builder::ProductBuilder;
 use crate::device::{Description, ForeignMemory, Registration, StreamHandle};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::{Kernels, slow_build};
 use crate::matrix::{CsrView, MultiVector, MultiVectorView, MultiVectorViewMut, transpose};
 use crate::plan::Plan;
+use crate::runtime::Transfer;
 use crate::runtime::job::{InPlace, PageLockedMultiVector, Scaling};
 use crate::runtime::run::{FaultReport, Round, RunReport};
 use crate::runtime::vectors::{
@@ -28,6 +29,16 @@ pub struct Product<'a, T: Kernels> {
     adaptation: Adaptation<'a, T>,
     last: Option<RunReport>,
     faults: Vec<FaultReport>,
+}
+
+impl<'a, T: Kernels> ProductBuilder<'a, T> {
+    /// Makes the first plan. Devices are opened with the first product, where they pay.
+    pub fn build(self) -> Result<Product<'a, T>> {
+        if self.k == 0 {
+            return Err(Error::usage("a product needs at least one column"));
+        }
+        Product::new(self)
+    }
 }
 
 impl<'a, T: Kernels> Product<'a, T> {

@@ -11,8 +11,6 @@ use crate::device::{Completion, Cpu, Description, Device, Network, Reports};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, ExecOptions, Outcome, execute};
 use crate::graph::DeviceId;
-use crate::plan::Plan;
-use crate::runtime::Runtime;
 use crate::runtime::devices::{OpenDevice, Pool, SharedDevice};
 use crate::trace::Clock;
 
@@ -28,19 +26,11 @@ pub struct OpenDevices {
 }
 
 impl OpenDevices {
-    /// Opens every device of `plan` that is not open in `runtime`.
-    pub fn open(plan: &Plan, runtime: &Runtime) -> Result<Self> {
+    /// The host and `devices`, which are open and the others of a plan in its order.
+    pub fn new(clock: Clock, devices: Vec<Arc<SharedDevice>>) -> Self {
         let (sender, receiver) = unbounded();
-        let devices = plan.devices.iter().skip(1).map(|device| runtime.device(&device.name));
-        let devices = devices.collect::<Result<_>>()?;
-        let alive = vec![true; plan.devices.len()];
-        Ok(Self { clock: runtime.clock(), sender, receiver, devices, alive })
-    }
-
-    /// The host alone.
-    pub fn host(clock: Clock) -> Self {
-        let (sender, receiver) = unbounded();
-        Self { clock, sender, receiver, devices: Vec::new(), alive: vec![true] }
+        let alive = vec![true; 1 + devices.len()];
+        Self { clock, sender, receiver, devices, alive }
     }
 
     /// Device number `id`; `None` for the host.

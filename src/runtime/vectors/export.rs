@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{RowsOf, Vectors, lock, missing_part};
+use super::errors::missing_part;
+use super::{RowsOf, Vectors, lock};
 use crate::device::Place;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;

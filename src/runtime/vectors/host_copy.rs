@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use super::layout::Layout;
-use super::view_rows_mut;
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::rows;
-use crate::matrix::{MultiVector, MultiVectorView};
+use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 
 /// What the host knows of the present values.
 pub enum HostCopy<T: Kernels> {
@@ -52,4 +51,10 @@ impl<T: Kernels> HostCopy<T> {
         *self = Self::Rows(copy);
         Ok(())
     }
+}
+
+/// Rows of a multivector in host memory.
+pub fn view_rows_mut<T: Kernels>(data: &mut MultiVector<T>, rows: Range<usize>) -> MultiVectorViewMut<'_, T> {
+    let (_, behind) = data.view_mut().split_at_row(rows.start);
+    behind.split_at_row(rows.len()).0
 }

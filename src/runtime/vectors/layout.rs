@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use super::ranks::RankRows;
-use super::simulated::SimulatedMachine;
+use super::simulated_machine::SimulatedMachine;
 use crate::device::completion::OperationOwner;
 use crate::graph::DeviceId;
 use crate::runtime::devices::SharedDevice;

@@ -6,6 +6,7 @@
 //! The rows of a lost device move to host memory if the host has their present values; [`Vectors::keep_host_copy`]. If not, they
 //! are lost and every use of them is an error.
 
+mod errors;
 mod exchange;
 mod export;
 mod graph;
@@ -17,9 +18,10 @@ mod owners;
 mod product;
 mod ranks;
 mod simulated;
+mod simulated_machine;
+mod simulated_memory;
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub use export::ExportedRows;
@@ -30,18 +32,19 @@ pub(in crate::internal::runtime) use operand::{host_input, host_output};
 pub(in crate::internal::runtime) use product::VectorProduct;
 pub use ranks::MessagesOfDevices;
 pub(in crate::internal::runtime) use ranks::{RankLists, Span};
-use simulated::{SimulatedMachine, SimulatedMemory, no_values};
 pub use simulated::{SimulatedVectors, TimeParts};
+use simulated_machine::SimulatedMachine;
+use simulated_memory::SimulatedMemory;
 
-use crate::device::{DeviceFactors, DeviceRows, Fault, Memory, MemoryRange, Pinned, VectorLaunch};
-use crate::error::{Error, Result};
+use crate::device::{Fault, Memory, MemoryRange, Pinned, VectorLaunch};
+use crate::error::Result;
 use crate::kernel::cpu::Kernels;
-use crate::kernel::vectors::{Factor, Sum, rows};
-use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
+use crate::kernel::vectors::Sum;
+use crate::matrix::MultiVector;
 use crate::runtime::devices::{Allocations, Pool};
 use crate::work::pitch_bytes;
 
-/// A multivector whose rows stay on the devices of a product; [`Product::vectors`](crate::runtime::product::Product::vectors).
+/// A multivector whose rows stay on the devices of a product; [`Product::vectors`](crate::runtime::Product::vectors).
 pub struct Vectors<T: Kernels> {
     layout: Arc<Layout>,
     pool: Arc<Pool>,
@@ -180,245 +183,6 @@ impl<T: Kernels> Vectors<T> {
         self.k
     }
 
-    /// Keeps a copy in host memory of the values that [`Self::copy_from`] and [`Self::copy_to`] copy, until an operation changes
-    /// them. With it, or while all elements are equal, this multivector survives the loss of a device.
-    pub fn keep_host_copy(&mut self) {
-        self.keeps_copy = true;
-    }
-
-    /// Sets all elements.
-    pub fn fill(&mut self, value: f64) -> Result<()> {
-        // The old values have no effect.
-        *lock(&self.host_copy) = HostCopy::Value(T::from_f64(value));
-        self.for_each_part(
-            1,
-            |vectors, index, rows| {
-                let rows = vectors.padded_rows(index, rows)?;
-                vectors.launch(index, "fill", VectorLaunch::fill(value, rows)?, rows.memory.bytes())
-            },
-            |rows, mut data| {
-                let range = rows.start as usize..rows.end as usize;
-                rows::fill(T::from_f64(value), view_rows_mut(&mut data, range));
-                Ok(())
-            },
-        )?;
-        *lock(&self.host_copy) = HostCopy::Value(T::from_f64(value));
-        Ok(())
-    }
-
-    /// Copies all rows of this rank from host memory.
-    pub fn copy_from(&mut self, x: &(impl Input<T> + ?Sized)) -> Result<()> {
-        let x = host_input(x, self.rows(), self.k)?;
-        self.check_whole(x.rows())?;
-        self.copy_rows_from(0, &x)
-    }
-
-    /// Copies rows from host memory to the rows from `first` on.
-    pub fn copy_rows_from(&mut self, first: usize, x: &MultiVectorView<'_, T>) -> Result<()> {
-        self.check_rows(first, x.rows(), x.k())?;
-        self.exchanged.store(false, Ordering::Relaxed);
-        if let Some(machine) = self.machine() {
-            let rows = self.place(first) as u64..self.place(first + x.rows()) as u64;
-            return machine.copy_in(&self.layout, rows, self.row_bytes());
-        }
-        {
-            // Before the copies to devices, so that the rows of a device that is lost meanwhile are there.
-            let copy = &mut *lock(&self.host_copy);
-            match self.keeps_copy {
-                true => self.pool.install(|| copy.store(&self.layout, self.place(first), *x))?,
-                false => *copy = HostCopy::Nothing,
-            }
-        }
-        self.surviving(|| self.copy_rows_in(first, x))
-    }
-
-    fn copy_rows_in(&self, first: usize, x: &MultiVectorView<'_, T>) -> Result<()> {
-        let first = self.place(first);
-        for (index, part) in self.layout.parts.iter().enumerate() {
-            let rows = common(&part.own, first, x.rows());
-            if rows.is_empty() {
-                continue;
-            }
-            let from = x.rows_in(rows.start as usize - first..rows.end as usize - first);
-            if rows == part.own {
-                self.overwrite(index)?;
-            }
-            match self.data(index)? {
-                RowsOf::Host(data) => {
-                    let mut data = lock(data);
-                    let to = view_rows_mut(&mut data, rows.start as usize..rows.end as usize);
-                    self.pool.install(|| rows::copy(from, to))?;
-                }
-                RowsOf::Device(device) => self.upload(index, device, from, rows)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies all rows of this rank to host memory.
-    pub fn copy_to(&self, y: &mut (impl Output<T> + ?Sized)) -> Result<()> {
-        let (rows, k) = (self.rows(), self.k);
-        let y = host_output(y, rows, k)?;
-        self.check_whole(y.rows())?;
-        self.copy_rows_to(0, y)
-    }
-
-    /// Copies the rows from `first` on to host memory.
-    pub fn copy_rows_to(&self, first: usize, mut y: MultiVectorViewMut<'_, T>) -> Result<()> {
-        self.check_rows(first, y.rows(), y.k())?;
-        if self.machine().is_some() {
-            return Err(no_values(&self.layout));
-        }
-        let _reading = self.reading();
-        self.surviving(|| self.copy_rows_out(first, y.reborrow()))?;
-        if self.keeps_copy && y.rows() == self.rows() {
-            let copy = &mut *lock(&self.host_copy);
-            let (rows, leading_dimension) = (y.rows(), y.leading_dimension());
-            let values = MultiVectorView::try_new(y.data_mut(), rows, self.k, leading_dimension)?;
-            self.pool.install(|| copy.store(&self.layout, self.place(first), values))?;
-        }
-        Ok(())
-    }
-
-    fn copy_rows_out(&self, first: usize, mut y: MultiVectorViewMut<'_, T>) -> Result<()> {
-        let first = self.place(first);
-        for (index, part) in self.layout.parts.iter().enumerate() {
-            let rows = common(&part.own, first, y.rows());
-            if rows.is_empty() {
-                continue;
-            }
-            let (_, behind) = y.reborrow().split_at_row(rows.start as usize - first);
-            let (to, _) = behind.split_at_row((rows.end - rows.start) as usize);
-            match self.data(index)? {
-                RowsOf::Host(data) => {
-                    let data = lock(data);
-                    let from = data.view().rows_in(rows.start as usize..rows.end as usize);
-                    self.pool.install(|| rows::copy(from, to))?;
-                }
-                RowsOf::Device(device) => self.download(index, device, rows, to)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until no other thread reads a multivector of this product to host memory.
-    fn reading(&self) -> MutexGuard<'_, ()> {
-        lock(&self.layout.reading)
-    }
-
-    /// Runs an operation that may be run again, once more for each device that was lost during it.
-    fn surviving<R>(&self, mut operation: impl FnMut() -> Result<R>) -> Result<R> {
-        loop {
-            match operation() {
-                Err(_) if self.layout.close_lost() => {}
-                result => return result,
-            }
-        }
-    }
-
-    /// Self = alpha X + beta Self. The old values have no effect if beta rounds to zero.
-    pub fn axpby(&mut self, alpha: f64, x: &Self, beta: f64) -> Result<()> {
-        self.check_same(x)?;
-        self.for_each_part(
-            3,
-            |y, index, rows| {
-                let (x, y_rows) = (x.padded_rows(index, rows.clone())?, y.padded_rows(index, rows)?);
-                let factors = DeviceFactors::Numbers { alpha, beta };
-                let launch = VectorLaunch::axpby(factors, x, y_rows)?;
-                y.launch(index, "axpby", launch, 3 * y_rows.memory.bytes())
-            },
-            |rows, mut y| {
-                let (x, range) = (x.host_part_of(&rows)?, rows.start as usize..rows.end as usize);
-                let (x, y) = (x.view().rows_in(range.clone()), view_rows_mut(&mut y, range));
-                let (alpha, scaled_by) = (Factor::All(T::from_f64(alpha)), T::from_f64(beta));
-                match scaled_by == T::ZERO {
-                    true => rows::scaled(alpha, x, y),
-                    false => rows::axpby(alpha, x, Factor::All(scaled_by), y),
-                }
-            },
-        )
-    }
-
-    /// Multiplies all elements by `alpha`.
-    pub fn scale(&mut self, alpha: f64) -> Result<()> {
-        self.scale_columns(&vec![T::from_f64(alpha); self.k])
-    }
-
-    /// Multiplies each column by its own factor.
-    pub fn scale_columns(&mut self, factors: &[T]) -> Result<()> {
-        if factors.len() != self.k {
-            return Err(Error::usage(format!("{} factors were given for {} columns", factors.len(), self.k)));
-        }
-        let mut padded = vec![T::ZERO; self.pitch as usize];
-        padded[..self.k].copy_from_slice(factors);
-        self.for_each_part(
-            2,
-            |y, index, rows| {
-                let y_rows = y.padded_rows(index, rows)?;
-                let memory = y.upload_numbers(index, &padded)?;
-                let launch = VectorLaunch::scale(DeviceFactors::Columns(memory), y_rows)?;
-                y.launch(index, "scale", launch, 2 * y_rows.memory.bytes())
-            },
-            |rows, mut y| {
-                let range = rows.start as usize..rows.end as usize;
-                rows::scale(Factor::Columns(factors), view_rows_mut(&mut y, range))
-            },
-        )
-    }
-
-    /// For each column the sum of the products of the elements of both multivectors.
-    pub fn dot(&self, other: &Self) -> Result<Vec<T>> {
-        self.sum(Sum::Dot, other)
-    }
-
-    /// The Euclidean norm of each column.
-    pub fn norm(&self) -> Result<Vec<T>> {
-        let squares = self.dot(self)?;
-        Ok(squares.into_iter().map(|square| T::from_f64(square.to_f64().sqrt())).collect())
-    }
-
-    /// The products of all pairs of columns, Selfᵀ Other: a K × K matrix, by rows.
-    pub fn gram(&self, other: &Self) -> Result<MultiVector<T>> {
-        let values = self.sum(Sum::Gram, other)?;
-        MultiVector::from_fn(self.k, self.k, |row, column| values[row * self.k + column])
-    }
-
-    /// Y = Self S, with a K × K matrix S.
-    pub fn times(&self, s: &MultiVector<T>, y: &mut Self) -> Result<()> {
-        y.check_same(self)?;
-        if s.rows() != self.k || s.k() != self.k {
-            return Err(Error::usage(format!(
-                "a multivector of {} columns is multiplied by a {} x {} matrix",
-                self.k,
-                s.rows(),
-                s.k()
-            )));
-        }
-        // With the padding of rows as columns of S, the padding of Y is written too.
-        let pitch = self.pitch as usize;
-        let mut padded = vec![T::ZERO; self.k * pitch];
-        for (row, to) in padded.chunks_exact_mut(pitch).enumerate() {
-            to[..self.k].copy_from_slice(s.row(row));
-        }
-        y.for_each_part(
-            2,
-            |y, index, rows| {
-                let (x, y_rows) = (self.own_rows(index, rows.clone())?, y.padded_rows(index, rows)?);
-                let memory = y.upload_numbers(index, &padded)?;
-                let (columns, leading_dimension) = (y.pitch, y.pitch);
-                let (dtype, rows) = (T::DTYPE, y.k as u64);
-                let small = DeviceRows { dtype, memory, rows, columns, leading_dimension };
-                let launch = VectorLaunch::times(x, small, 0.0, y_rows)?;
-                y.launch(index, "times", launch, 2 * y_rows.memory.bytes())
-            },
-            |rows, mut y| {
-                let range = rows.start as usize..rows.end as usize;
-                let x = self.host_part_of(&rows)?;
-                rows::times(x.view().rows_in(range.clone()), s.view(), None, view_rows_mut(&mut y, range))
-            },
-        )
-    }
-
     /// Waits until all operations on this multivector's devices have ended; a fault of any of them is an error.
     pub fn synchronize(&self) -> Result<()> {
         for part in &self.layout.parts {
@@ -443,37 +207,6 @@ fn scratch_bytes<T: Kernels>(part: &Part, k: u64, pitch: u64) -> u64 {
     (gram.max(dot).max(small) * value).max(copies)
 }
 
-/// The rows from `first` on, `count` of them, that are in `own`.
-fn common(own: &Range<u64>, first: usize, count: usize) -> Range<u64> {
-    let (first, end) = (first as u64, (first + count) as u64);
-    let begin = own.start.max(first);
-    begin..own.end.min(end).max(begin)
-}
-
-fn view_rows_mut<T: Kernels>(data: &mut MultiVector<T>, rows: Range<usize>) -> MultiVectorViewMut<'_, T> {
-    let (_, behind) = data.view_mut().split_at_row(rows.start);
-    behind.split_at_row(rows.len()).0
-}
-
 fn lock<T>(data: &Mutex<T>) -> MutexGuard<'_, T> {
     data.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A part that does not exist, or that is elsewhere.
-fn missing_part() -> Error {
-    Error::Internal("a multivector has no such part".into())
-}
-
-/// The rows of a device that was lost together with them.
-fn rows_lost(part: &Part) -> Error {
-    let reason = "the device was lost, and the host has no copy of its rows of a multivector; keep_host_copy makes one";
-    Error::Device { device: part.name.clone(), reason: reason.into() }
-}
-
-fn misuse(fault: Fault) -> Error {
-    Error::Internal(fault.message)
-}
-
-fn unaligned(error: bytemuck::PodCastError) -> Error {
-    Error::Internal(format!("pinned memory is not aligned for its values: {error}"))
 }

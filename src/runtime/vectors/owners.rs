@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::exchange::{Exchange, OwnedChunk};
+use super::exchange::{Exchange, OwnedChunk, arrivals, departures, owners_of_ranks};
 use super::layout::{Layout, Part};
-use super::ranks::{Departure, RankLists, RankRows, Reductions, Span, arrivals, departures, owners_of_ranks};
+use super::ranks::{Departure, RankLists, RankRows, Reductions, Span};
 use crate::device::completion::{OperationOwner, Timeouts};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, XPlan};

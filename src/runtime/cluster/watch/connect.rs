@@ -4,8 +4,8 @@ use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use super::CONNECT_TIME;
 use super::peer::Peer;
+use super::times::CONNECT_TIME;
 use crate::device::network::Communicator;
 use crate::error::{Error, Result};
 use crate::runtime::cluster::agreement::share;

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
+use super::end::{Actions, End, LOST_RANK};
 use super::peer::{END, ERROR, FINISHED, Failure, Frame, Peer, SIGN_OF_LIFE};
-use super::{
-    Actions, COLLECT_TIME, End, GRACE_TIME, LOST_RANK, POLL_INTERVAL, SIGN_INTERVAL, SUCCESSION_TIME,
-};
+use super::times::{COLLECT_TIME, GRACE_TIME, POLL_INTERVAL, SIGN_INTERVAL, SUCCESSION_TIME};
 
 /// The time since the last step counts up to this: in the rest of it this thread itself did not run, and heard nothing.
 const MAX_COUNTED_STEP: Duration = Duration::from_millis(250);

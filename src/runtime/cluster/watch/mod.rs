@@ -14,69 +14,30 @@
 //!
 //! Silence is counted only while the thread that counts runs, so a whole job that was stopped and continued goes on.
 //!
-//! `connect` makes the connections, `peer` is one end of a connection, `decide` is the thread of a rank.
+//! `connect` makes the connections, `peer` is one end of a connection, `decide` is the thread of a rank, `times` has the times.
 
 mod connect;
 mod decide;
+mod end;
 mod peer;
 #[cfg(test)]
 mod tests;
+mod times;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use connect::{Connected, connect};
 use decide::Decider;
+pub use end::{Actions, End, LOST_RANK};
 use peer::Failure;
+use times::ANSWER_TIME;
+pub use times::{END_WITHIN, SUCCESSION_TIME};
 
 use crate::device::network::Communicator;
 use crate::error::{Error, Result};
 use crate::threads;
-
-/// The time within which a job ends after one of its ranks failed, ended or became silent. The launcher needs up to 2 s of it to end
-/// the processes that are left.
-pub const END_WITHIN: Duration = Duration::from_secs(10);
-/// How much longer than the first rank the others wait to print that a rank is lost: the launcher ends them before.
-pub const SUCCESSION_TIME: Duration = Duration::from_millis(2500);
-/// A rank that gave no sign of life for so long counts as hung: sixteen signs are missing.
-const SILENCE_TIME: Duration = Duration::from_secs(4);
-/// How long the ranks wait for the launcher to end a job after one of its processes ended; then they end it themselves.
-const LAUNCHER_TIME: Duration = Duration::from_secs(3);
-/// How long rank 0 waits for the errors of other ranks after the first.
-const COLLECT_TIME: Duration = Duration::from_millis(400);
-/// How long a rank waits for the answer to its error.
-const ANSWER_TIME: Duration = Duration::from_secs(2);
-/// How long a rank without an error waits for the launcher to end it.
-const GRACE_TIME: Duration = Duration::from_secs(2);
-/// How long a rank may take to connect.
-const CONNECT_TIME: Duration = Duration::from_secs(6);
-const SIGN_INTERVAL: Duration = Duration::from_millis(250);
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The exit code for a rank that ended or is silent, as for a device that is lost.
-pub const LOST_RANK: u8 = 4;
-
-/// How a job ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct End {
-    /// The exit code of the job.
-    pub exit_code: u8,
-    /// Whether all ranks reported the same error, so that all end in order.
-    pub is_agreed: bool,
-    /// Whether a rank is lost, of which the launcher may know nothing, so that all others end at once.
-    is_lost: bool,
-}
-
-/// What the thread of a rank does.
-pub struct Actions {
-    /// The text of an error, in the words of the client.
-    pub text: fn(&Error) -> String,
-    /// Prints the message; called on one rank of the job.
-    pub print: Box<dyn Fn(&str) + Send + Sync>,
-    /// Ends the process at once with an exit code, without a message. Must not return.
-    pub exit: Box<dyn Fn(u8) + Send + Sync>,
-}
 
 /// The watch of one rank.
 pub struct Watch {

@@ -4,7 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use super::{End, LAUNCHER_TIME, SILENCE_TIME};
+use super::end::End;
+use super::times::{LAUNCHER_TIME, SILENCE_TIME};
 
 /// First byte of each frame. `ERROR` and `END` have a text behind them: its length as `u32`, then JSON.
 pub const SIGN_OF_LIFE: u8 = b'.';

@@ -1,3 +1,6 @@
+use std::time::Duration;
+
+use super::times::*;
 use super::*;
 use crate::device::network::thread_communicators;
 

@@ -11,10 +11,11 @@ use crate::kernel::gemm::{PackedProduct, multiply_packed_on, multiply_rows, refe
 use crate::kernel::scaling::scaling;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::plan::Plan;
+use crate::runtime::Check;
 use crate::runtime::dense::operand::DenseOperand;
 use crate::runtime::dense::planned_work::DenseJob;
 use crate::runtime::dense::rows::{DenseA, bytes_of, rows_of_device};
-use crate::runtime::job::{Accelerator, BorrowsA, Check, CheckedProduct, Job, Scaling};
+use crate::runtime::job::{Accelerator, BorrowsA, CheckedProduct, Job, Scaling};
 use crate::work::gemm::Gemm;
 use crate::work::{ChunkRows, HeldRows};
 

@@ -7,9 +7,6 @@ mod vectors;
 use std::sync::Arc;
 use std::time::Instant;
 
-use opening::ExpectedGpu;
-use sharing::{BestShares, MAX_ROUNDS};
-
 use crate::adapt::{Alternative, Course, Learned, LearnedKey, Processors, Resolved, restricted_to};
 use crate::device::completion::WATCHDOG_TIMEOUT;
 use crate::error::{Counted, Error, Result, Seconds};
@@ -19,10 +16,10 @@ use crate::machine::Isa;
 use crate::plan::{Plan, PlanRequest, ResidentLayout, make};
 use crate::runtime::Runtime;
 use crate::runtime::open::Devices;
-use crate::runtime::product::builder::{ProductBuilder, ProductOptions, Transfer};
 use crate::runtime::run::{FaultReport, RunReport};
 use crate::runtime::spmm::{Matrix, PreparedProduct, Settings};
 use crate::runtime::vectors::RankLists;
+use crate::runtime::{ProductBuilder, ProductOptions, Transfer};
 use crate::work::spmm::{Features, Spmm};
 use crate::work::{ChunkRows, Kind};
 
@@ -30,6 +27,9 @@ use crate::work::{ChunkRows, Kind};
 const OPENING_SECONDS: f64 = 0.4;
 /// Seconds that the first products on a GPU take longer than predicted, for kernels that are loaded and memory that is touched.
 const FIRST_USE_SECONDS: f64 = 0.03;
+
+/// Largest number of times that shares are adjusted.
+const MAX_ROUNDS: usize = 3;
 
 /// The alternatives of a product and their prepared plans.
 pub(super) struct Adaptation<'a, T: Kernels> {
@@ -70,6 +70,22 @@ pub(super) struct Adaptation<'a, T: Kernels> {
     /// How often the plan changed.
     pub changes: u64,
     pub notes: Vec<String>,
+}
+
+/// Predicted seconds of products on GPUs that are not open yet.
+struct ExpectedGpu {
+    /// Seconds of a product on the GPUs alone.
+    product_s: f64,
+    /// Seconds of a product that the CPU and the GPUs share, where that may pay.
+    shared_s: Option<f64>,
+    /// Seconds of the set-up, without opening the GPUs.
+    set_up_s: f64,
+}
+
+/// The best shares so far: the rates that gave them and the seconds of a product.
+struct BestShares {
+    rates: Resolved,
+    seconds: f64,
 }
 
 impl<'a, T: Kernels> Adaptation<'a, T> {

@@ -1,6 +1,6 @@
 //! For `auto`: opens GPUs where the products that remain pay for it.
 
-use super::{Adaptation, FIRST_USE_SECONDS, OPENING_SECONDS};
+use super::{Adaptation, ExpectedGpu, FIRST_USE_SECONDS, OPENING_SECONDS};
 use crate::adapt::Processors;
 use crate::error::Result;
 use crate::kernel::Processor;
@@ -94,16 +94,6 @@ impl<T: Kernels> Adaptation<'_, T> {
         expected.shared_s = shared.map(|(_, plan)| plan.predicted_s);
         Ok(expected)
     }
-}
-
-/// Predicted seconds of products on GPUs that are not open yet.
-pub(super) struct ExpectedGpu {
-    /// Seconds of a product on the GPUs alone.
-    product_s: f64,
-    /// Seconds of a product that the CPU and the GPUs share, where that may pay.
-    shared_s: Option<f64>,
-    /// Seconds of the set-up, without opening the GPUs.
-    set_up_s: f64,
 }
 
 /// Seconds of a product that two processors share, if sharing costs nothing.

@@ -1,6 +1,6 @@
 //! The CPU and the GPUs share a product: proposes it once one of them was measured, and adjusts the shares by measured times.
 
-use super::{Adaptation, Processors};
+use super::{Adaptation, BestShares, MAX_ROUNDS, Processors};
 use crate::adapt::{
     Alternative, Resolved, corrected_by, is_shared, moved_share, raise_memory_bandwidth, scale_times,
 };
@@ -13,20 +13,12 @@ use crate::work::spmm::cost::eligible;
 
 /// Processors whose times differ by more than this factor do not share a product: the gain is smaller than the noise.
 const MAX_SPEED_RATIO: f64 = 6.0;
-/// Largest number of times that shares are adjusted.
-pub(super) const MAX_ROUNDS: usize = 3;
 /// Shares are adjusted only if at least this share of the nonzeros moves.
 const MIN_MOVED_SHARE: f64 = 0.02;
 /// Largest predicted time of a product with adjusted shares, divided by the measured time with the current shares.
 const REPLAN_MARGIN: f64 = 0.97;
 /// The time that adjusted shares save must be at least this multiple of the time to prepare them.
 const PREPARE_MARGIN: f64 = 1.5;
-
-/// The best shares so far: the rates that gave them and the seconds of a product.
-pub(super) struct BestShares {
-    rates: Resolved,
-    seconds: f64,
-}
 
 impl<'a, T: Kernels> Adaptation<'a, T> {
     /// Proposes that the CPU and the GPUs share the product, once one of them was measured.

@@ -9,7 +9,7 @@ use crate::graph::DeviceId;
 use crate::kernel::Processor;
 use crate::kernel::cpu::Kernels;
 use crate::plan::{Mode, make};
-use crate::runtime::job::Check;
+use crate::runtime::Check;
 use crate::runtime::spmm::{PreparedProduct, Settings};
 use crate::runtime::vectors::VectorProduct;
 

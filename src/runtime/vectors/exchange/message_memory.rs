@@ -16,8 +16,9 @@ use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::rows;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 use crate::runtime::devices::{Allocations, UPLOAD};
+use crate::runtime::vectors::Vectors;
+use crate::runtime::vectors::errors::{misuse, unaligned};
 use crate::runtime::vectors::layout::{Layout, Part};
-use crate::runtime::vectors::{Vectors, misuse, unaligned};
 
 /// The memory of all messages of a product; allocated once.
 #[derive(Default)]

@@ -15,9 +15,10 @@ use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::rows;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 use crate::runtime::devices::Allocations;
+use crate::runtime::vectors::Vectors;
+use crate::runtime::vectors::errors::{misuse, unaligned};
 use crate::runtime::vectors::layout::{Layout, Part};
 use crate::runtime::vectors::ranks::{Arrival, Departure};
-use crate::runtime::vectors::{Vectors, misuse, unaligned};
 
 /// The form of the rows of all messages.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
 //! The predicted times and bytes of the tasks of a product on vectors.
 
-use super::GraphSource;
+use super::source::GraphSource;
 use crate::cost::Network;
 use crate::graph::{Demand, DeviceId, TaskKind};
 use crate::plan::Chunk;

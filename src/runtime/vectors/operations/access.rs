@@ -9,8 +9,9 @@ use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::MultiVector;
 use crate::runtime::devices::COMPUTE;
+use crate::runtime::vectors::errors::{missing_part, rows_lost};
 use crate::runtime::vectors::host_copy::HostCopy;
-use crate::runtime::vectors::{DevicePart, PartData, RowsOf, Vectors, lock, missing_part, rows_lost};
+use crate::runtime::vectors::{DevicePart, PartData, RowsOf, Vectors, lock};
 
 impl<T: Kernels> Vectors<T> {
     /// Runs an operation on the own rows of every part, which reads and writes `passes` times their bytes: `on_device` queues it,
@@ -66,12 +67,12 @@ impl<T: Kernels> Vectors<T> {
                     return Ok(RowsOf::Host(data));
                 }
                 if self.is_exported.load(Ordering::Relaxed) {
-                    return Err(rows_lost(part));
+                    return Err(rows_lost(&part.name));
                 }
                 let own = part.own.start as usize..part.own.end as usize;
                 let shape = (self.layout.rows as usize, self.k);
                 let restored = lock(&self.host_copy).restored(shape, own)?;
-                let restored = restored.ok_or_else(|| rows_lost(part))?;
+                let restored = restored.ok_or_else(|| rows_lost(&part.name))?;
                 Ok(RowsOf::Host(moved.get_or_init(|| Mutex::new(restored))))
             }
         }

@@ -1,7 +1,8 @@
-//! Copies between host memory and the rows of a multivector on a device, through page-locked memory.
+//! Copies between host memory and the rows of a multivector: in the memory of the host, and through page-locked memory on devices.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::device::{DeviceRows, Fault, MemoryRange, Operation, PinnedRange, RowBytes, Transfer};
 use crate::error::Result;
@@ -9,9 +10,130 @@ use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::rows;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 use crate::runtime::devices::{DOWNLOAD, UPLOAD};
-use crate::runtime::vectors::{DevicePart, RowsOf, Vectors, missing_part, misuse, unaligned};
+use crate::runtime::vectors::errors::{missing_part, misuse, unaligned};
+use crate::runtime::vectors::host_copy::{HostCopy, view_rows_mut};
+use crate::runtime::vectors::lock;
+use crate::runtime::vectors::operand::{Input, Output, host_input, host_output};
+use crate::runtime::vectors::simulated_memory::no_values;
+use crate::runtime::vectors::{DevicePart, RowsOf, Vectors};
 
 impl<T: Kernels> Vectors<T> {
+    /// Keeps a copy in host memory of the values that [`Self::copy_from`] and [`Self::copy_to`] copy, until an operation changes
+    /// them. With it, or while all elements are equal, this multivector survives the loss of a device.
+    pub fn keep_host_copy(&mut self) {
+        self.keeps_copy = true;
+    }
+
+    /// Copies all rows of this rank from host memory.
+    pub fn copy_from(&mut self, x: &(impl Input<T> + ?Sized)) -> Result<()> {
+        let x = host_input(x, self.rows(), self.k)?;
+        self.check_whole(x.rows())?;
+        self.copy_rows_from(0, &x)
+    }
+
+    /// Copies rows from host memory to the rows from `first` on.
+    pub fn copy_rows_from(&mut self, first: usize, x: &MultiVectorView<'_, T>) -> Result<()> {
+        self.check_rows(first, x.rows(), x.k())?;
+        self.exchanged.store(false, Ordering::Relaxed);
+        if let Some(machine) = self.machine() {
+            let rows = self.place(first) as u64..self.place(first + x.rows()) as u64;
+            return machine.copy_in(&self.layout, rows, self.row_bytes());
+        }
+        {
+            // Before the copies to devices, so that the rows of a device that is lost meanwhile are there.
+            let copy = &mut *lock(&self.host_copy);
+            match self.keeps_copy {
+                true => self.pool.install(|| copy.store(&self.layout, self.place(first), *x))?,
+                false => *copy = HostCopy::Nothing,
+            }
+        }
+        self.surviving(|| self.copy_rows_in(first, x))
+    }
+
+    fn copy_rows_in(&self, first: usize, x: &MultiVectorView<'_, T>) -> Result<()> {
+        let first = self.place(first);
+        for (index, part) in self.layout.parts.iter().enumerate() {
+            let rows = common(&part.own, first, x.rows());
+            if rows.is_empty() {
+                continue;
+            }
+            let from = x.rows_in(rows.start as usize - first..rows.end as usize - first);
+            if rows == part.own {
+                self.overwrite(index)?;
+            }
+            match self.data(index)? {
+                RowsOf::Host(data) => {
+                    let mut data = lock(data);
+                    let to = view_rows_mut(&mut data, rows.start as usize..rows.end as usize);
+                    self.pool.install(|| rows::copy(from, to))?;
+                }
+                RowsOf::Device(device) => self.upload(index, device, from, rows)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies all rows of this rank to host memory.
+    pub fn copy_to(&self, y: &mut (impl Output<T> + ?Sized)) -> Result<()> {
+        let (rows, k) = (self.rows(), self.k);
+        let y = host_output(y, rows, k)?;
+        self.check_whole(y.rows())?;
+        self.copy_rows_to(0, y)
+    }
+
+    /// Copies the rows from `first` on to host memory.
+    pub fn copy_rows_to(&self, first: usize, mut y: MultiVectorViewMut<'_, T>) -> Result<()> {
+        self.check_rows(first, y.rows(), y.k())?;
+        if self.machine().is_some() {
+            return Err(no_values(&self.layout));
+        }
+        let _reading = self.reading();
+        self.surviving(|| self.copy_rows_out(first, y.reborrow()))?;
+        if self.keeps_copy && y.rows() == self.rows() {
+            let copy = &mut *lock(&self.host_copy);
+            let (rows, leading_dimension) = (y.rows(), y.leading_dimension());
+            let values = MultiVectorView::try_new(y.data_mut(), rows, self.k, leading_dimension)?;
+            self.pool.install(|| copy.store(&self.layout, self.place(first), values))?;
+        }
+        Ok(())
+    }
+
+    fn copy_rows_out(&self, first: usize, mut y: MultiVectorViewMut<'_, T>) -> Result<()> {
+        let first = self.place(first);
+        for (index, part) in self.layout.parts.iter().enumerate() {
+            let rows = common(&part.own, first, y.rows());
+            if rows.is_empty() {
+                continue;
+            }
+            let (_, behind) = y.reborrow().split_at_row(rows.start as usize - first);
+            let (to, _) = behind.split_at_row((rows.end - rows.start) as usize);
+            match self.data(index)? {
+                RowsOf::Host(data) => {
+                    let data = lock(data);
+                    let from = data.view().rows_in(rows.start as usize..rows.end as usize);
+                    self.pool.install(|| rows::copy(from, to))?;
+                }
+                RowsOf::Device(device) => self.download(index, device, rows, to)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until no other thread reads a multivector of this product to host memory.
+    pub(crate) fn reading(&self) -> MutexGuard<'_, ()> {
+        lock(&self.layout.reading)
+    }
+
+    /// Runs an operation that may be run again, once more for each device that was lost during it.
+    pub(crate) fn surviving<R>(&self, mut operation: impl FnMut() -> Result<R>) -> Result<R> {
+        loop {
+            match operation() {
+                Err(_) if self.layout.close_lost() => {}
+                result => return result,
+            }
+        }
+    }
+
     /// Brings a few numbers to the scratch memory of a part's device, for the operation that is queued next.
     pub(crate) fn upload_numbers(&self, index: usize, numbers: &[T]) -> Result<MemoryRange> {
         let RowsOf::Device(device) = self.data(index)? else { return Err(missing_part()) };
@@ -124,4 +246,11 @@ impl<T: Kernels> Vectors<T> {
         }
         Ok(())
     }
+}
+
+/// The rows from `first` on, `count` of them, that are in `own`.
+fn common(own: &Range<u64>, first: usize, count: usize) -> Range<u64> {
+    let (first, end) = (first as u64, (first + count) as u64);
+    let begin = own.start.max(first);
+    begin..own.end.min(end).max(begin)
 }

@@ -16,7 +16,8 @@ use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::WEIGH_BLOCK_ROWS;
 use crate::matrix::Dtype;
 use crate::runtime::devices::{Allocations, COMPUTE, DOWNLOAD, SharedDevice, UPLOAD};
-use crate::runtime::vectors::{Vectors, misuse, unaligned};
+use crate::runtime::vectors::Vectors;
+use crate::runtime::vectors::errors::{misuse, unaligned};
 
 /// Bytes of the two weights of a row.
 const WEIGHTS_BYTES: u64 = 16;

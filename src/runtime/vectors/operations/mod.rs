@@ -3,6 +3,7 @@
 mod access;
 mod copies;
 mod device_sums;
+mod row_wise;
 mod sums;
 
 pub(crate) use device_sums::{DeviceSums, SumOf, WeightedRange};

@@ -12,9 +12,10 @@ use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::{PartialResults, Sum, rows, sums};
 use crate::matrix::{MultiVector, MultiVectorView};
 use crate::runtime::devices::{COMPUTE, DOWNLOAD};
+use crate::runtime::vectors::errors::{misuse, unaligned};
 use crate::runtime::vectors::ranks::Shape;
-use crate::runtime::vectors::simulated::no_values;
-use crate::runtime::vectors::{DevicePart, RowsOf, Vectors, lock, misuse, unaligned};
+use crate::runtime::vectors::simulated_memory::no_values;
+use crate::runtime::vectors::{DevicePart, RowsOf, Vectors, lock};
 
 impl<T: Kernels> Vectors<T> {
     pub(crate) fn sum(&self, sum: Sum, other: &Self) -> Result<Vec<T>> {

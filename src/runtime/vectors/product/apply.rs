@@ -13,8 +13,10 @@ use crate::kernel::cpu::Kernels;
 use crate::runtime::devices::COMPUTE;
 use crate::runtime::job::Scaling;
 use crate::runtime::run::{FaultReport, Planned, Round, RunReport};
+use crate::runtime::vectors::Vectors;
+use crate::runtime::vectors::errors::missing_part;
 use crate::runtime::vectors::graph::Wanted;
-use crate::runtime::vectors::{Vectors, missing_part, view_rows_mut};
+use crate::runtime::vectors::host_copy::view_rows_mut;
 
 impl<'a, T: Kernels> VectorProduct<'a, T> {
     /// Y = alpha A X + beta Y. With one owner of all rows the kernels are queued, and there is no report. The faults are those from

@@ -3,23 +3,18 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use super::vector_product::VectorProduct;
+use super::vector_product::{ForeignVectors, VectorProduct};
 use crate::device::{Description, Fault, ForeignMemory, MemoryRange, StreamHandle};
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
 use crate::runtime::devices::{Allocations, COMPUTE, OperationRecord, Pool, SharedDevice};
 use crate::runtime::job::Scaling;
+use crate::runtime::vectors::errors::missing_part;
 use crate::runtime::vectors::host_copy::HostCopy;
 use crate::runtime::vectors::layout::{Layout, Part};
-use crate::runtime::vectors::{DevicePart, PartData, Vectors, missing_part};
+use crate::runtime::vectors::{DevicePart, PartData, Vectors};
 use crate::work::pitch_bytes;
-
-/// X and Y without memory of their own.
-pub(crate) struct ForeignVectors<T: Kernels> {
-    x: Vectors<T>,
-    y: Vectors<T>,
-}
 
 /// The device that owns all rows.
 fn only_device(layout: &Layout) -> Result<(&Part, &Arc<SharedDevice>)> {

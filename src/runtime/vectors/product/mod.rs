@@ -1,6 +1,7 @@
 //! A product on multivectors that stay on its devices.
 
 mod apply;
+mod apply_checked;
 mod binder;
 mod check;
 mod foreign;

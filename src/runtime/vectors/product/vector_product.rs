@@ -6,15 +6,15 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::check::VectorCheck;
-use super::foreign::ForeignVectors;
 use crate::device::completion::Timeouts;
 use crate::device::{Description, Network};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::CsrView;
 use crate::plan::Plan;
+use crate::runtime::Check;
 use crate::runtime::Runtime;
-use crate::runtime::job::{Check, Checks};
+use crate::runtime::job::Checks;
 use crate::runtime::run::Planned;
 use crate::runtime::spmm::PreparedProduct;
 use crate::runtime::vectors::Vectors;
@@ -25,7 +25,8 @@ use crate::runtime::vectors::graph::{CompleteMessages, DirectMessages, GraphSour
 use crate::runtime::vectors::layout::Layout;
 use crate::runtime::vectors::owners::{Owners, layout};
 use crate::runtime::vectors::ranks::{Arrival, MessagesOfDevices, RankLists};
-use crate::runtime::vectors::simulated::{SimulatedMachine, simulated_peer_copies};
+use crate::runtime::vectors::simulated::simulated_peer_copies;
+use crate::runtime::vectors::simulated_machine::SimulatedMachine;
 use crate::work::{Work, pitch_bytes};
 
 /// A product on [`Vectors`].
@@ -64,6 +65,12 @@ pub(in crate::internal::runtime) struct VectorProduct<'a, T: Kernels> {
     pub(crate) checks: Checks,
     /// The weights of a check, while products are checked.
     pub(crate) check_memory: Option<VectorCheck>,
+}
+
+/// X and Y without memory of their own.
+pub(crate) struct ForeignVectors<T: Kernels> {
+    pub(super) x: Vectors<T>,
+    pub(super) y: Vectors<T>,
 }
 
 /// The devices of a product.

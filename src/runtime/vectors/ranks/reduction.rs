@@ -5,11 +5,8 @@
 //! know the length of every message. The graph and its memory are made once for each kind of sum and number of columns.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use super::lists::RankRows;
-use crate::device::completion::Timeouts;
-use crate::device::network::Call;
 use crate::device::{Cpu, Description, MessageBytes, Network, Operation, Pinned, RankMessage};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, HeldSlots};
@@ -17,8 +14,7 @@ use crate::graph::{Access, Demand, DeviceId, GraphBuilder, Role, Task, TaskId, T
 use crate::kernel::vectors::Sum;
 use crate::plan::{Item, Plan, PlannedGraph};
 use crate::runtime::Runtime;
-use crate::runtime::run::{OpenDevices, Planned, Round};
-use crate::runtime::vectors::misuse;
+use crate::runtime::run::Planned;
 
 /// The network in the graph of a reduction: it follows the host.
 const NETWORK: DeviceId = DeviceId(1);
@@ -31,7 +27,7 @@ pub struct Reductions {
     pub network: Arc<Mutex<Network>>,
     /// The plan of the product, and the devices of a reduction, for traces.
     pub traced: (Arc<Plan>, Arc<[Description]>),
-    made: Mutex<Vec<(Shape, Reduction)>>,
+    pub(super) made: Mutex<Vec<(Shape, Reduction)>>,
 }
 
 /// What the messages of a reduction depend on.
@@ -55,10 +51,10 @@ impl Shape {
 }
 
 /// The graph of a reduction and the memory of its messages.
-struct Reduction {
-    planned: Arc<Planned>,
+pub(super) struct Reduction {
+    pub(super) planned: Arc<Planned>,
     /// For each rank its partial results.
-    partials: Vec<Pinned>,
+    pub(super) partials: Vec<Pinned>,
 }
 
 impl Reductions {
@@ -74,7 +70,7 @@ impl Reductions {
         Self { owners, runtime, network, traced, made: Mutex::default() }
     }
 
-    fn make(&self, shape: Shape, rank: usize, total: u64) -> Result<Reduction> {
+    pub(super) fn make(&self, shape: Shape, rank: usize, total: u64) -> Result<Reduction> {
         let bytes = |owners: &Vec<Range<u64>>| owners.iter().map(|rows| shape.bytes(rows, total)).sum();
         let bytes: Vec<u64> = self.owners.iter().map(bytes).collect();
         let memory = |bytes: &u64| Pinned::pageable(*bytes as usize);
@@ -122,14 +118,15 @@ fn graph(bytes: &[u64], own: usize, result_bytes: u64) -> PlannedGraph {
 }
 
 /// The job of the host that adds the partial results.
-type Add<'scope> = Box<dyn FnOnce() -> Result<()> + Send + 'scope>;
+pub(super) type Add<'scope> = Box<dyn FnOnce() -> Result<()> + Send + 'scope>;
 
-struct ReductionBinder<'scope> {
-    planned: &'scope Planned,
-    partials: &'scope [Pinned],
-    own: usize,
+/// The operations of a reduction.
+pub(super) struct ReductionBinder<'scope> {
+    pub planned: &'scope Planned,
+    pub partials: &'scope [Pinned],
+    pub own: usize,
     /// Until it is bound.
-    add: Option<Add<'scope>>,
+    pub add: Option<Add<'scope>>,
 }
 
 impl<'scope> Binder<'scope> for ReductionBinder<'scope> {
@@ -146,78 +143,6 @@ impl<'scope> Binder<'scope> for ReductionBinder<'scope> {
             TaskKind::Send => Ok(Operation::Send(message(self.own)?)),
             TaskKind::Receive => Ok(Operation::Receive(message(rank)?)),
             _ => Ok(Operation::Job(self.add.take().ok_or_else(wrong)?)),
-        }
-    }
-}
-
-impl RankRows {
-    /// Gives all ranks the partial results `own` of this rank and calls `add` with the bytes of every rank, in their order. All ranks
-    /// call this, as a part of `call`.
-    pub fn reduce(
-        &self,
-        call: Call,
-        shape: Shape,
-        own: &[u8],
-        add: impl FnOnce(&[&[u8]]) -> Result<()> + Send,
-    ) -> Result<()> {
-        let reductions = &self.reductions;
-        let rank = self.communicator.rank();
-        let mut made = reductions.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = match made.iter().position(|(of, _)| *of == shape) {
-            Some(index) => index,
-            None => {
-                made.push((shape, reductions.make(shape, rank, self.span.total)?));
-                made.len() - 1
-            }
-        };
-        let Reduction { planned, partials } = &made[index].1;
-        let to = partials.get(rank).filter(|to| to.bytes() == own.len());
-        let to =
-            to.ok_or_else(|| Error::Internal("partial results have another length than planned".into()))?;
-        to.write().map_err(misuse)?.copy_from_slice(own);
-        let add = || {
-            let all =
-                partials.iter().map(|bytes| bytes.read().map_err(misuse)).collect::<Result<Vec<_>>>()?;
-            add(&all.iter().map(|bytes| &bytes[..]).collect::<Vec<_>>())
-        };
-        let mut binder = ReductionBinder { planned, partials, own: rank, add: Some(Box::new(add)) };
-        let mut network = reductions.network.lock().unwrap_or_else(PoisonError::into_inner);
-        let (devices, pool) = (OpenDevices::host(network.clock()), reductions.runtime.pool());
-        network.begin(call);
-        let timeouts = Timeouts { message: Some(network.timeout()), ..Timeouts::default() };
-        let outcome = devices.lock().run(pool, planned, &mut binder, Some(&mut network), None, timeouts);
-        let round = match outcome {
-            Ok(outcome) => Round { planned: planned.clone(), outcome },
-            Err(error) => {
-                network.abandon();
-                return Err(error);
-            }
-        };
-        if reductions.runtime.is_recording() {
-            let (plan, descriptions) = &reductions.traced;
-            reductions.runtime.record_round(plan, descriptions, &round);
-        }
-        match round.outcome.is_complete() {
-            true => Ok(()),
-            false => Err(self.failure(&mut network, &round)),
-        }
-    }
-
-    /// The error of a graph that was not completed: of another rank, or of a job.
-    fn failure(&self, network: &mut Network, round: &Round) -> Error {
-        let (error, waits_for) = network.abandon();
-        let of_host = round.outcome.faults.iter().find(|fault| fault.device == DeviceId::HOST);
-        match (error, of_host, round.outcome.faults.first()) {
-            (Some(error), ..) => error,
-            (None, Some(fault), _) => {
-                let reason = format!("{}: {}", round.planned.describe(fault.task), fault.fault.message);
-                Error::device("cpu", reason)
-            }
-            (None, None, Some(fault)) => {
-                let rank = waits_for.first().copied().unwrap_or(self.communicator.rank());
-                self.communicator.rank_error(rank, format!("no answer: {}", fault.fault.message))
-            }
-            _ => Error::Internal("a reduction over ranks was cancelled".into()),
         }
     }
 }

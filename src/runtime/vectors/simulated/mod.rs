@@ -1,7 +1,7 @@
-//! Vectors and products on simulated devices: shapes and times without values.
+//! Products on simulated devices: shapes and times without values.
 
-mod machine;
-mod product;
+mod peer_copies;
+mod simulated_vectors;
 
-pub use machine::{SimulatedMachine, SimulatedMemory, no_values, simulated_peer_copies};
-pub use product::{SimulatedVectors, TimeParts};
+pub use peer_copies::simulated_peer_copies;
+pub use simulated_vectors::{SimulatedVectors, TimeParts};

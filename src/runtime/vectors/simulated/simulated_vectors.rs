@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::machine::{SimulatedMachine, SimulatedMemory, simulated_peer_copies};
+use super::peer_copies::simulated_peer_copies;
 use crate::cost::{Network, VALID_RATES};
 use crate::device::Description;
 use crate::device::completion::Timeouts;
@@ -15,6 +15,8 @@ use crate::runtime::vectors::exchange::{Exchange, MessageGroups, OwnedChunk};
 use crate::runtime::vectors::graph::{CompleteMessages, DirectMessages, GraphSource, Wanted};
 use crate::runtime::vectors::layout::Layout;
 use crate::runtime::vectors::owners::{Owners, layout};
+use crate::runtime::vectors::simulated_machine::SimulatedMachine;
+use crate::runtime::vectors::simulated_memory::SimulatedMemory;
 use crate::work::Work;
 
 /// A product Y = A X on simulated devices. A, X and Y stay on the devices, and rows of X are exchanged before the product.

@@ -1,79 +1,18 @@
-//! Vectors on simulated devices: shapes and times without values.
+//! Multivectors on simulated devices: bytes that are counted, and the times of row-wise operations and copies.
 //!
-//! Products and row-wise operations run as graphs in virtual time. To read values is an error.
+//! To read values is an error.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use crossbeam::channel::{Receiver, unbounded};
-
-use crate::device::simulated::{SimulatedDevice, Simulation};
-use crate::device::{Completion, Description, Device, Fault, Memory, Reports};
+use super::layout::{Layout, Part};
+use super::simulated_machine::SimulatedMachine;
+use crate::device::{Device, Fault, Memory};
 use crate::error::{Error, Result};
-use crate::exec::{ExecOptions, Outcome, Schedule, execute};
-use crate::graph::{Access, Demand, DeviceId, Graph, GraphBuilder, Role, Task, TaskKind};
-use crate::plan::Plan;
-use crate::runtime::run::{Planned, TimeOnly, simulation, specs};
-use crate::runtime::vectors::exchange::{Exchange, Message};
-use crate::runtime::vectors::layout::{Layout, Part};
-
-/// The simulated devices of a plan, the host first. Their clock runs on from one operation to the next.
-pub struct SimulatedMachine {
-    simulation: Simulation,
-    state: Mutex<State>,
-}
-
-struct State {
-    devices: Vec<SimulatedDevice>,
-    completions: Receiver<Completion>,
-}
+use crate::exec::Schedule;
+use crate::graph::{Access, Demand, DeviceId, GraphBuilder, Role, Task, TaskKind};
 
 impl SimulatedMachine {
-    /// The devices of `plan` at time zero. A has its place in their memory.
-    pub fn new(plan: &Plan) -> Result<Self> {
-        let (sender, completions) = unbounded();
-        let simulation = simulation(plan);
-        let device =
-            |(index, spec)| simulation.device(&spec, Reports::new(DeviceId(index as u32), sender.clone()));
-        let mut devices: Vec<SimulatedDevice> = specs(plan).enumerate().map(device).collect();
-        for (device, planned) in devices.iter_mut().zip(&plan.devices).skip(1) {
-            let bytes = planned.slots.resident_bytes.saturating_add(planned.slots.scratch_bytes);
-            Device::allocate(device, bytes).map_err(|fault| fault.into_error(&planned.name))?;
-        }
-        Ok(Self { simulation, state: Mutex::new(State { devices, completions }) })
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Nanoseconds on the simulated clock.
-    pub fn now_ns(&self) -> u64 {
-        self.simulation.now_ns()
-    }
-
-    /// The descriptions of all devices, the host first.
-    pub fn descriptions(&self) -> Vec<Description> {
-        self.state().devices.iter().map(|device| Device::describe(device).clone()).collect()
-    }
-
-    /// Runs a graph in virtual time.
-    pub fn run(&self, planned: &Planned) -> Result<Outcome> {
-        self.run_graph(&planned.planned.graph, &planned.schedule)
-    }
-
-    fn run_graph(&self, graph: &Graph, schedule: &Schedule) -> Result<Outcome> {
-        let State { devices, completions } = &mut *self.state();
-        let mut list: Vec<&mut dyn Device<'_>> =
-            devices.iter_mut().map(|device| device as &mut dyn Device<'_>).collect();
-        let options = ExecOptions::default();
-        let outcome = execute(graph, schedule, &mut list, completions, &mut TimeOnly, &options)?;
-        match outcome.faults.first() {
-            Some(fault) => Err(Error::Internal(format!("simulated task: {}", fault.fault.message))),
-            None => Ok(outcome),
-        }
-    }
-
     /// An operation on the own rows of every owner, which moves `row_bytes` bytes of memory per row.
     pub fn row_wise(&self, layout: &Layout, row_bytes: u64) -> Result<()> {
         self.on_each(layout, 0..layout.rows, |part, rows| {
@@ -163,17 +102,6 @@ impl Drop for SimulatedMemory {
             state.devices.get_mut(index).into_iter().for_each(|device| Device::free(device, memory));
         }
     }
-}
-
-/// For each message whether the receiver copies from the sender's memory: simulated devices of one node can.
-pub fn simulated_peer_copies(plan: &Plan, layout: &Layout, exchange: &Exchange) -> Vec<bool> {
-    let node = |part: &Part| plan.cluster.as_ref().map_or(0, |cluster| cluster.node(part.index));
-    let can_copy = |message: &Message| {
-        let (from, to) = (&layout.parts[message.from], &layout.parts[message.to]);
-        let are_devices = [from, to].iter().all(|part| part.index != DeviceId::HOST.index());
-        are_devices && node(from) == node(to)
-    };
-    exchange.messages.iter().map(can_copy).collect()
 }
 
 /// The error of a call that needs values.
