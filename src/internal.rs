@@ -2,23 +2,24 @@
 //!
 //! Nothing in here is stable. Programs use the modules of the root, which show a chosen part of these.
 //!
-//! Modules are layered: each uses only modules of lower layers. A test reads the `use` lines and fails on an upward
-//! import.
+//! Modules are layered: each uses only modules of lower layers. A test reads this table and the paths in the
+//! sources, and fails on an upward one.
 //!
 //! | layer | module | contents |
 //! |---|---|---|
 //! | 0 | `error` | the error type, exit codes |
 //! | 0 | `suggest` | the nearest known name to a misspelt one |
 //! | 1 | `files` | atomic replacement of files |
-//! | 1 | `toml_file` | TOML files; errors name file and line |
+//! | 1 | `threads` | threads outside the thread pool |
+//! | 2 | `toml_file` | TOML files; errors name file and line |
 //! | 2 | `fetch` | matrices of the SuiteSparse collection, downloaded and kept |
 //! | 2 | `matrix` | formats, conversions, statistics, generators, files |
 //! | 2 | `machine` | cores, caches, memory, limits, GPUs; thread binding |
 //! | 2 | `trace` | spans of a run on one clock; writing, reading and summarising Chrome traces |
 //! | 3 | `kernel` | kernel table with requirements and summation orders; CPU kernels, references, verification |
-//! | 4 | `work` | a product as work: weights of rows, bytes of a chunk, merging of slices |
+//! | 4 | `cost` | the cost model: predicted times of kernels and copies per device |
 //! | 4 | `graph` | the immutable task graph and its validation |
-//! | 5 | `cost` | the cost model: predicted times of kernels and copies per device |
+//! | 5 | `work` | a product as work: weights of rows, bytes of a chunk, merging of slices |
 //! | 6 | `plan` | chunks, devices, kernels, memory and reasons as plain data; the resulting graph |
 //! | 6 | `device` | the device trait and its back ends; the policy of timeouts and faults; communicators between ranks |
 //! | 7 | `mpi` | ranks that are processes of an MPI job |

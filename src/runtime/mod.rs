@@ -4,53 +4,44 @@
 //! [`Runtime::over`] opens a [`Cluster`]: the same product on the ranks of a job, each with its own rows.
 //!
 //! [`Simulated`] runs a plan in virtual time on simulated devices. [`Timeline`] writes products into a trace.
+//!
+//! Each folder uses only those above it:
+//!
+//! | folder | contents |
+//! |---|---|
+//! | `options` | what programs say of a product |
+//! | `devices` | worker threads and open devices, which products share |
+//! | `run` | one run of a planned graph on open devices or in virtual time; its report, and its spans in a trace |
+//! | `open` | the runtime: which devices were named, which there are, their profiles |
+//! | `job` | jobs of any kind of work: memory on devices, operations of tasks, recovery, checks |
+//! | `spmm` | the job of a product with a sparse A |
+//! | `vectors` | multivectors that stay on devices, and products on them |
+//! | `product` | a sparse product as programs use it, which changes its plan after measured products |
+//! | `cluster` | a sparse product on the ranks of a job |
+//! | `dense` | jobs with a dense A: dense products and sums of columns |
 
-mod colmean;
+pub mod cluster;
 pub(crate) mod dense;
-#[cfg(all(test, feature = "emulator"))]
-mod dense_tests;
-mod device_bank;
-pub(crate) mod device_list;
-pub(crate) mod device_memory;
-#[cfg(all(test, feature = "emulator"))]
-mod device_memory_tests;
-#[cfg(all(test, feature = "emulator"))]
-mod fault_policy_tests;
-#[cfg(all(test, feature = "emulator"))]
-mod fault_sweep;
-mod gemm;
+pub(crate) mod devices;
 pub(crate) mod job;
-#[cfg(test)]
-mod kinds_tests;
-mod open;
-pub(crate) mod open_devices;
-pub(crate) mod operation_queue;
-pub(crate) mod planned;
-pub(crate) mod pool;
-pub(crate) mod recovery;
-pub(crate) mod report;
-mod resolve;
-pub(crate) mod shared_device;
-pub(crate) mod simulate;
+pub(crate) mod open;
+mod options;
+pub(crate) mod product;
+pub(crate) mod run;
 pub(crate) mod spmm;
-mod timeline;
+#[cfg(test)]
+mod tests;
+pub(crate) mod vectors;
 
-pub use colmean::{ColumnSums, ColumnSumsBuilder};
+pub use cluster::{Cluster, ClusterProduct, ClusterProductBuilder, RowBlock};
+pub use dense::colmean::{ColumnSums, ColumnSumsBuilder};
+pub use dense::gemm::{BoundGemm, Gemm, GemmBuilder};
 pub use dense::{DenseBuilder, DenseJob, DenseOperand, DenseWork};
-pub use device_list::{CudaWord, DeviceWord, Devices};
-pub use gemm::{BoundGemm, Gemm, GemmBuilder};
-pub use job::{Check, Job, PageLockedMultiVector};
-pub use open::{Runtime, RuntimeBuilder};
-pub use operation_queue::OperationRecord;
-pub use planned::Planned;
-pub use pool::Pool;
-pub use report::{Computed, FaultReport, Round, RunReport};
-pub use shared_device::AnyDevice;
-pub use simulate::Simulated;
-pub use spmm::cluster;
-pub use spmm::cluster::{Cluster, ClusterProduct, ClusterProductBuilder, RowBlock};
-pub use spmm::{
-    Bound, ExportedRows, Input, Matrix, Output, PageLocked, Product, ProductBuilder, ProductOptions,
-    SimulatedVectors, TimeParts, Transfer, Vectors,
-};
-pub use timeline::Timeline;
+pub use devices::{AnyDevice, OperationRecord, Pool};
+pub use job::{Job, PageLockedMultiVector};
+pub use open::{CudaWord, DeviceWord, Devices, Runtime, RuntimeBuilder};
+pub use options::{Check, ProductOptions, Transfer};
+pub use product::{Bound, Product, ProductBuilder};
+pub use run::{Computed, FaultReport, Planned, Round, RunReport, Simulated, Timeline};
+pub use spmm::Matrix;
+pub use vectors::{ExportedRows, Input, Output, PageLocked, SimulatedVectors, TimeParts, Vectors};

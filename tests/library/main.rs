@@ -11,6 +11,8 @@ mod edited_files;
 mod faults;
 mod kernels_agree;
 mod layering;
+#[path = "../layers/mod.rs"]
+mod layers;
 mod layouts_that_do_not_fit;
 #[cfg(feature = "mpi")]
 mod mpi_inside;

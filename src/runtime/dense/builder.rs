@@ -5,7 +5,7 @@ use crate::adapt::Resolved;
 use crate::kernel::KernelId;
 use crate::matrix::Scalar;
 use crate::plan::{Mode, Plan};
-use crate::runtime::job::Check;
+use crate::runtime::Check;
 use crate::runtime::{ProductOptions, Runtime, Transfer};
 
 /// Builds a job with a dense A; `W` is its shape as a planner sees it.

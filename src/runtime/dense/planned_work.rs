@@ -12,7 +12,7 @@ use crate::error::{Advice, Error, Result};
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Plan, PlanRequest, make};
 use crate::runtime::job::{BorrowsA, Job, Prepared, Scaling, open, open_planned};
-use crate::runtime::report::{FaultReport, Round, RunReport};
+use crate::runtime::run::{FaultReport, Round, RunReport};
 use crate::runtime::{ProductOptions, Runtime, Transfer};
 use crate::work::Work;
 

@@ -12,8 +12,7 @@ use crate::device::{Fault, Memory, MemoryRange, Operation, Pinned, PinnedRange, 
 use crate::error::{Error, Result};
 use crate::matrix::{MultiVectorView, Scalar};
 use crate::plan::{Chunk, Mode, Plan, Slots, XPlan, XRows};
-use crate::runtime::device_memory::{HeldMemory, MemoryUse};
-use crate::runtime::shared_device::OpenDevice;
+use crate::runtime::devices::{HeldMemory, MemoryUse, OpenDevice};
 use crate::work::{HeldRows, XOrder};
 
 /// Alignment of the parts of the workspace, as of allocations.

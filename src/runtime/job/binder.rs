@@ -15,7 +15,7 @@ use crate::graph::{DeviceId, PoolId, Task, TaskId, TaskKind};
 use crate::kernel::scaling::scaling;
 use crate::matrix::MultiVectorView;
 use crate::plan::{Item, Plan, Registered, XRows};
-use crate::runtime::planned::Planned;
+use crate::runtime::run::Planned;
 use crate::threads::SERIAL_BYTES;
 use crate::work::{COPY_BYTES_PER_TASK, ChunkRows, XOrder};
 

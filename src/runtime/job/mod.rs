@@ -5,11 +5,14 @@
 mod accelerator;
 mod binder;
 mod check;
+mod checked_runs;
 mod in_place;
 mod opened;
 mod outputs;
+mod page_locked;
 mod prepared;
 mod registrations;
+mod runs;
 mod scaling;
 mod upload;
 
@@ -17,10 +20,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use accelerator::Accelerator;
-pub use check::{Check, CheckedProduct, Checks, still_wrong, wrong_chunk};
-pub use in_place::{InPlace, PageLockedMultiVector};
+pub use check::{CheckedProduct, Checks, still_wrong, wrong_chunk};
+pub use in_place::InPlace;
 pub use opened::{open, open_planned};
 pub use outputs::Outputs;
+pub use page_locked::PageLockedMultiVector;
 pub use prepared::Prepared;
 pub use scaling::Scaling;
 
@@ -29,6 +33,7 @@ use crate::error::{Error, Result};
 use crate::kernel::check::{Method, SumsOfX};
 use crate::matrix::{ContentId, MultiVectorView, MultiVectorViewMut, Scalar};
 use crate::plan::{Chunk, Plan, SplitRow};
+use crate::runtime::Check;
 use crate::work::HeldRows;
 
 /// A planned job: A, and what devices and the host do with each chunk of it.

@@ -11,10 +11,8 @@ use crate::graph::DeviceId;
 use crate::kernel::Processor;
 use crate::plan::{Mode, Plan, PlanRequest, XPlan, make};
 use crate::runtime::Runtime;
-use crate::runtime::device_memory::{LayoutKey, MemoryUse};
-use crate::runtime::open_devices::{LockedDevices, OpenDevices};
-use crate::runtime::planned::Planned;
-use crate::runtime::report::FaultReport;
+use crate::runtime::devices::{LayoutKey, MemoryUse};
+use crate::runtime::run::{FaultReport, LockedDevices, OpenDevices, Planned};
 use crate::work::HeldRows;
 
 /// The task of a fault report where a device has no memory.
@@ -176,7 +174,7 @@ pub(super) fn registration_refused(device: &str, fault: Fault) -> FaultReport {
 impl<J: Job> Opened<J> {
     fn new(job: &J, runtime: &Runtime, keeps: Keeps) -> Result<std::result::Result<Self, OpenFailure>> {
         let plan = job.plan();
-        let devices = OpenDevices::open(plan, runtime)?;
+        let devices = runtime.open_devices(plan)?;
         let mut accelerators: Vec<Option<Accelerator>> = vec![None];
         for (device, planned) in plan.devices.iter().enumerate().skip(1) {
             let held = held_rows(job, device, planned.x)?;

@@ -14,12 +14,8 @@ use crate::error::Result;
 use crate::graph::DeviceId;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 use crate::plan::Remaining;
-use crate::runtime::open_devices::LockedDevices;
-use crate::runtime::planned::Planned;
-use crate::runtime::pool::Pool;
-use crate::runtime::recovery::Recovery;
-use crate::runtime::report::{FaultReport, Round};
-use crate::runtime::shared_device::OpenDevice;
+use crate::runtime::devices::{OpenDevice, Pool};
+use crate::runtime::run::{FaultReport, LockedDevices, Planned, Recovery, Round};
 
 /// A job and its devices.
 pub struct Uploading<'p, J: Job> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::kernel::cpu::CpuSettings;
-use crate::runtime::job::Check;
+use crate::runtime::Check;
 
 /// Settings of products that are not part of the plan.
 #[derive(Debug, Clone)]

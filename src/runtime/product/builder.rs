@@ -1,0 +1,145 @@
+//! The builder of a product.
+
+use std::sync::Arc;
+
+use crate::adapt::Resolved;
+use crate::error::Result;
+use crate::kernel::cpu::Kernels;
+use crate::plan::{Mode, Plan};
+use crate::runtime::spmm::Matrix;
+use crate::runtime::vectors::RankLists;
+use crate::runtime::{Check, ProductOptions, Runtime, Transfer};
+use crate::work::spmm::Features;
+
+/// Builds a [`Product`].
+pub struct ProductBuilder<'a, T: Kernels> {
+    pub(super) runtime: Runtime,
+    pub(super) matrix: Matrix<'a, T>,
+    pub(super) k: usize,
+    pub(super) options: ProductOptions,
+    pub(super) resolved: Option<Resolved>,
+    pub(super) features: Option<Features>,
+    pub(super) plan: Option<Plan>,
+    pub(super) ranks: Option<Arc<RankLists>>,
+}
+
+impl Runtime {
+    /// A product with `matrix`: a sparse matrix, an `Arc` of one, a reference or a view ([`Matrix`]).
+    pub fn product<'a, T: Kernels>(&self, matrix: impl Into<Matrix<'a, T>>) -> ProductBuilder<'a, T> {
+        ProductBuilder::new(self.clone(), matrix.into())
+    }
+}
+
+impl<'a, T: Kernels> ProductBuilder<'a, T> {
+    pub(in crate::internal::runtime) fn new(runtime: Runtime, matrix: Matrix<'a, T>) -> Self {
+        let (options, resolved, features, plan) = (ProductOptions::default(), None, None, None);
+        Self { runtime, matrix, k: 1, options, resolved, features, plan, ranks: None }
+    }
+
+    /// Columns of X and Y; 1 without it.
+    #[must_use]
+    pub fn columns(mut self, k: usize) -> Self {
+        self.k = k;
+        self
+    }
+
+    /// How many products will be computed. Without it the product adapts as they come.
+    #[must_use]
+    pub fn uses(mut self, uses: u64) -> Self {
+        self.options.uses = Some(uses);
+        self
+    }
+
+    /// Whether Y has the same bytes for any devices, chunks and threads.
+    #[must_use]
+    pub fn reproducible(mut self, reproducible: bool) -> Self {
+        self.options.reproducible = reproducible;
+        self
+    }
+
+    /// Upper limit of the memory use of each GPU, in bytes.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.options.memory_limit_bytes = Some(bytes);
+        self
+    }
+
+    /// The kernel, by name.
+    pub fn kernel(mut self, name: &str) -> Result<Self> {
+        (self.options.kernel, self.options.variant) = ProductOptions::kernel_named(name)?;
+        Ok(self)
+    }
+
+    /// How A gets to GPUs.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.options.mode = Some(mode);
+        self
+    }
+
+    /// The share of the product that the CPU computes, from 0 to 1.
+    #[must_use]
+    pub fn cpu_share(mut self, share: f64) -> Self {
+        self.options.cpu_share = Some(share);
+        self
+    }
+
+    /// How A, X and Y are copied to GPUs.
+    #[must_use]
+    pub fn transfer(mut self, transfer: Transfer) -> Self {
+        self.options.transfer = transfer;
+        self
+    }
+
+    /// Which products are checked: Y is compared with A X, and wrong chunks are computed again. The first of every plan without this.
+    #[must_use]
+    pub fn check(mut self, check: Check) -> Self {
+        self.options.check = check;
+        self
+    }
+
+    /// Whether the product changes its plan after measured products; it does without this.
+    #[must_use]
+    pub fn adaptive(mut self, adaptive: bool) -> Self {
+        self.options.fixed = !adaptive;
+        self
+    }
+
+    /// All options at once.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn options(mut self, options: ProductOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The devices with corrected profiles, such as after tuning.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn resolved(mut self, resolved: Resolved) -> Self {
+        self.resolved = Some(resolved);
+        self
+    }
+
+    /// The features of the whole matrix, which are then not computed again.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn features(mut self, features: Option<Features>) -> Self {
+        self.features = features;
+        self
+    }
+
+    /// An existing plan, which is never changed.
+    #[must_use]
+    pub fn plan(mut self, plan: Plan) -> Self {
+        self.k = plan.k as usize;
+        self.plan = Some(plan);
+        self
+    }
+
+    /// The rows that ranks need of each other; the matrix has the rows of this rank.
+    pub(in crate::internal::runtime) fn ranks(mut self, ranks: Arc<RankLists>) -> Self {
+        self.ranks = Some(ranks);
+        self
+    }
+}

@@ -1,0 +1,134 @@
+//! Row-wise operations on multivectors, and sums over all rows.
+
+use crate::device::{DeviceFactors, DeviceRows, VectorLaunch};
+use crate::error::{Error, Result};
+use crate::kernel::cpu::Kernels;
+use crate::kernel::vectors::{Factor, Sum, rows};
+use crate::matrix::MultiVector;
+use crate::runtime::vectors::host_copy::{HostCopy, view_rows_mut};
+use crate::runtime::vectors::{Vectors, lock};
+
+impl<T: Kernels> Vectors<T> {
+    /// Sets all elements.
+    pub fn fill(&mut self, value: f64) -> Result<()> {
+        // The old values have no effect.
+        *lock(&self.host_copy) = HostCopy::Value(T::from_f64(value));
+        self.for_each_part(
+            1,
+            |vectors, index, rows| {
+                let rows = vectors.padded_rows(index, rows)?;
+                vectors.launch(index, "fill", VectorLaunch::fill(value, rows)?, rows.memory.bytes())
+            },
+            |rows, mut data| {
+                let range = rows.start as usize..rows.end as usize;
+                rows::fill(T::from_f64(value), view_rows_mut(&mut data, range));
+                Ok(())
+            },
+        )?;
+        *lock(&self.host_copy) = HostCopy::Value(T::from_f64(value));
+        Ok(())
+    }
+
+    /// Self = alpha X + beta Self. The old values have no effect if beta rounds to zero.
+    pub fn axpby(&mut self, alpha: f64, x: &Self, beta: f64) -> Result<()> {
+        self.check_same(x)?;
+        self.for_each_part(
+            3,
+            |y, index, rows| {
+                let (x, y_rows) = (x.padded_rows(index, rows.clone())?, y.padded_rows(index, rows)?);
+                let factors = DeviceFactors::Numbers { alpha, beta };
+                let launch = VectorLaunch::axpby(factors, x, y_rows)?;
+                y.launch(index, "axpby", launch, 3 * y_rows.memory.bytes())
+            },
+            |rows, mut y| {
+                let (x, range) = (x.host_part_of(&rows)?, rows.start as usize..rows.end as usize);
+                let (x, y) = (x.view().rows_in(range.clone()), view_rows_mut(&mut y, range));
+                let (alpha, scaled_by) = (Factor::All(T::from_f64(alpha)), T::from_f64(beta));
+                match scaled_by == T::ZERO {
+                    true => rows::scaled(alpha, x, y),
+                    false => rows::axpby(alpha, x, Factor::All(scaled_by), y),
+                }
+            },
+        )
+    }
+
+    /// Multiplies all elements by `alpha`.
+    pub fn scale(&mut self, alpha: f64) -> Result<()> {
+        self.scale_columns(&vec![T::from_f64(alpha); self.k])
+    }
+
+    /// Multiplies each column by its own factor.
+    pub fn scale_columns(&mut self, factors: &[T]) -> Result<()> {
+        if factors.len() != self.k {
+            return Err(Error::usage(format!("{} factors were given for {} columns", factors.len(), self.k)));
+        }
+        let mut padded = vec![T::ZERO; self.pitch as usize];
+        padded[..self.k].copy_from_slice(factors);
+        self.for_each_part(
+            2,
+            |y, index, rows| {
+                let y_rows = y.padded_rows(index, rows)?;
+                let memory = y.upload_numbers(index, &padded)?;
+                let launch = VectorLaunch::scale(DeviceFactors::Columns(memory), y_rows)?;
+                y.launch(index, "scale", launch, 2 * y_rows.memory.bytes())
+            },
+            |rows, mut y| {
+                let range = rows.start as usize..rows.end as usize;
+                rows::scale(Factor::Columns(factors), view_rows_mut(&mut y, range))
+            },
+        )
+    }
+
+    /// For each column the sum of the products of the elements of both multivectors.
+    pub fn dot(&self, other: &Self) -> Result<Vec<T>> {
+        self.sum(Sum::Dot, other)
+    }
+
+    /// The Euclidean norm of each column.
+    pub fn norm(&self) -> Result<Vec<T>> {
+        let squares = self.dot(self)?;
+        Ok(squares.into_iter().map(|square| T::from_f64(square.to_f64().sqrt())).collect())
+    }
+
+    /// The products of all pairs of columns, Selfᵀ Other: a K × K matrix, by rows.
+    pub fn gram(&self, other: &Self) -> Result<MultiVector<T>> {
+        let values = self.sum(Sum::Gram, other)?;
+        MultiVector::from_fn(self.k, self.k, |row, column| values[row * self.k + column])
+    }
+
+    /// Y = Self S, with a K × K matrix S.
+    pub fn times(&self, s: &MultiVector<T>, y: &mut Self) -> Result<()> {
+        y.check_same(self)?;
+        if s.rows() != self.k || s.k() != self.k {
+            return Err(Error::usage(format!(
+                "a multivector of {} columns is multiplied by a {} x {} matrix",
+                self.k,
+                s.rows(),
+                s.k()
+            )));
+        }
+        // With the padding of rows as columns of S, the padding of Y is written too.
+        let pitch = self.pitch as usize;
+        let mut padded = vec![T::ZERO; self.k * pitch];
+        for (row, to) in padded.chunks_exact_mut(pitch).enumerate() {
+            to[..self.k].copy_from_slice(s.row(row));
+        }
+        y.for_each_part(
+            2,
+            |y, index, rows| {
+                let (x, y_rows) = (self.own_rows(index, rows.clone())?, y.padded_rows(index, rows)?);
+                let memory = y.upload_numbers(index, &padded)?;
+                let (columns, leading_dimension) = (y.pitch, y.pitch);
+                let (dtype, rows) = (T::DTYPE, y.k as u64);
+                let small = DeviceRows { dtype, memory, rows, columns, leading_dimension };
+                let launch = VectorLaunch::times(x, small, 0.0, y_rows)?;
+                y.launch(index, "times", launch, 2 * y_rows.memory.bytes())
+            },
+            |rows, mut y| {
+                let range = rows.start as usize..rows.end as usize;
+                let x = self.host_part_of(&rows)?;
+                rows::times(x.view().rows_in(range.clone()), s.view(), None, view_rows_mut(&mut y, range))
+            },
+        )
+    }
+}
