@@ -12,8 +12,8 @@ use super::oracle;
 use super::session::{MatrixSource, Session, check_intact, if_intact};
 use super::transfers;
 use crate::measure::{
-    BenchSettings, CaseResult, Comparison, Journal, KernelNames, MatrixFacts, Program, add_speedups, csv,
-    doubts, key_of, markdown, records_of, used_columns,
+    BenchSettings, CaseResult, Comparison, Journal, KernelNames, MatrixDescription, MatrixFacts, Program,
+    add_speedups, csv, doubts, key_of, markdown, records_of, used_columns,
 };
 use rowloom::internal::error::{Error, Result};
 use rowloom::internal::kernel::Schedule;
@@ -69,12 +69,15 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         done: Vec::new(),
     };
     session.interrupt.defer();
+    let mut matrices = Vec::new();
     for matrix in &arguments.matrices {
         let source = MatrixSource::new(matrix);
         let (loaded, _) = session.load::<f64>(&source, false, &under)?;
         let used = session.pool.install(|| used_columns(loaded.matrix.view()));
         cases.facts = facts(&loaded.info.name, loaded.matrix.view());
         let facts = cases.facts.clone();
+        let describe = || MatrixDescription::of(source.name(), &facts, loaded.matrix.view());
+        matrices.push(session.pool.install(describe));
         for dtype in &arguments.dtype {
             let measured = match dtype {
                 Dtype::F64 => {
@@ -103,7 +106,8 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     if let (Some(comparison), Some(path)) = (&comparison, &arguments.baseline) {
         baseline::show(comparison, path, console)?;
     }
-    console.json(&bench_report::json(&reports, comparison.as_ref(), arguments, &session))?;
+    let report = bench_report::json(&reports, comparison.as_ref(), arguments, &session);
+    console.json(&report.with("matrices", &matrices))?;
     if let Some(file) = &arguments.csv {
         write_file(file, csv(&records, &session.provenance.lines()).as_bytes())?;
     }

@@ -54,6 +54,8 @@ mod reasons;
 mod recording;
 mod repeat;
 mod report;
+mod report_input;
+mod report_page;
 mod reported_cases;
 mod run;
 #[cfg(feature = "mpi")]
@@ -166,6 +168,7 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
         Command::Bench(arguments) => bench::run(arguments, console),
         Command::Calibrate(arguments) => calibrate::run(arguments, console),
         Command::Study(arguments) => study::run(arguments, console),
+        Command::Report(arguments) => report_page::run(arguments, console),
         Command::Inspect(arguments) => inspect::run(arguments, console),
         Command::Convert(arguments) => convert::run(arguments, console),
         Command::Fetch(arguments) => fetch::run(arguments, console),

@@ -4,7 +4,7 @@ use super::console::Console;
 use super::kernel_bench::facts;
 use super::session::{MatrixSource, Session, check_intact};
 use super::study_vectors;
-use crate::measure::{Case, MatrixFacts, StudySubject, used_columns};
+use crate::measure::{Case, MatrixDescription, MatrixFacts, StudySubject, used_columns};
 use rowloom::internal::error::Result;
 use rowloom::internal::matrix::{Csr, Dtype};
 
@@ -24,15 +24,15 @@ pub struct LoadedMatrix {
     pub used_columns: u64,
 }
 
-/// Whether a case needs the values of its matrix.
-fn needs_values(case: &Case) -> bool {
-    case.subject != StudySubject::Vectors
-}
-
 impl LoadedMatrix {
+    /// Whether a case needs the values of its matrix.
+    pub fn needs_values(case: &Case) -> bool {
+        case.subject != StudySubject::Vectors
+    }
+
     /// Loads the matrix of a case.
     pub fn new(case: &Case, session: &Session, console: &Console) -> Result<Self> {
-        let (source, has_values) = (MatrixSource::new(case.matrix.as_ref()), needs_values(case));
+        let (source, has_values) = (MatrixSource::new(case.matrix.as_ref()), Self::needs_values(case));
         let (loaded, _) = match has_values {
             true => session.load::<f64>(&source, false, console)?,
             false => session.load_pattern::<f64>(&source, false, console)?,
@@ -47,9 +47,15 @@ impl LoadedMatrix {
         Ok(Self { name, has_values, double, single: None, facts, used_columns })
     }
 
+    /// Its description in results.
+    pub fn description(&self, session: &Session) -> MatrixDescription {
+        let argument = MatrixSource::new(self.name.as_ref()).name();
+        session.pool.install(|| MatrixDescription::of(argument, &self.facts, self.double.view()))
+    }
+
     /// Whether it is the matrix of a case, with values if the case needs them.
     pub fn is_of(&self, case: &Case) -> bool {
-        self.name == case.matrix && self.has_values == needs_values(case)
+        self.name == case.matrix && self.has_values == Self::needs_values(case)
     }
 
     /// Converts it to the precision of a case, once.

@@ -8,7 +8,9 @@ use super::console::{Console, write_file};
 use super::overwrite::Output;
 use super::report::Report;
 use super::table::{Table, seconds};
-use crate::measure::{BYTE_MODEL, Provenance, Record, Results, StudyConfig, add_speedups, csv, page};
+use crate::measure::{
+    BYTE_MODEL, MatrixDescription, Provenance, Record, Results, StudyConfig, add_speedups, csv, page,
+};
 use crate::plots::{self, Timeline};
 use rowloom::internal::error::{Error, Result};
 
@@ -53,6 +55,8 @@ pub struct Finished<'a> {
     pub kept: usize,
     /// The timelines that the report shows.
     pub timelines: Vec<Timeline>,
+    /// The sparse matrices.
+    pub matrices: Vec<MatrixDescription>,
     /// Notes.
     pub notes: Vec<String>,
     /// Whether a signal ended the study.
@@ -105,7 +109,8 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
         .with("byte_model", BYTE_MODEL)
         .with("cases", json!({"all": cases, "finished": finished.finished, "kept": kept}))
         .with("interrupted", finished.interrupted)
-        .with("records", records.iter().map(record_json).collect::<Vec<_>>());
+        .with("records", records.iter().map(record_json).collect::<Vec<_>>())
+        .with("matrices", &finished.matrices);
     let text = serde_json::to_string_pretty(&whole)
         .map_err(|error| Error::Internal(format!("results cannot be written as JSON: {error}")))?;
     put("results.json".into(), text + "\n")?;

@@ -5,6 +5,7 @@ mod execution;
 mod measure;
 mod names;
 mod parse;
+mod report;
 mod tools;
 mod work;
 
@@ -20,6 +21,7 @@ pub use execution::{ExecutionArguments, RepeatArguments};
 pub use measure::{BenchArguments, CalibrateArguments, StudyArguments};
 pub use names::{DENSE_GENERATORS, GENERATORS};
 pub use parse::TRANSFERS;
+pub use report::ReportArguments;
 pub use tools::{
     CollectionArguments, CompletionsArguments, ConvertArguments, DemoArguments, DevicesArguments,
     FetchArguments, GenerateArguments, InspectArguments, ManArguments, TraceArguments,
@@ -81,6 +83,8 @@ pub enum Command {
     Calibrate(CalibrateArguments),
     /// Measure the cases of a TOML file; write tables, plots, one page
     Study(StudyArguments),
+    /// Explore results of bench and study on one page of speed-ups
+    Report(ReportArguments),
     /// Show a matrix: shape, row lengths, memory of each format
     Inspect(InspectArguments),
     /// Write a matrix in another format, or check the conversions
@@ -112,6 +116,7 @@ impl Command {
             Self::Bench(_) => "bench",
             Self::Calibrate(_) => "calibrate",
             Self::Study(_) => "study",
+            Self::Report(_) => "report",
             Self::Inspect(_) => "inspect",
             Self::Convert(_) => "convert",
             Self::Fetch(_) => "fetch",
@@ -134,6 +139,7 @@ impl Command {
             Self::Bench(arguments) => &arguments.common,
             Self::Calibrate(arguments) => &arguments.common,
             Self::Study(arguments) => &arguments.common,
+            Self::Report(arguments) => &arguments.common,
             Self::Inspect(arguments) => &arguments.common,
             Self::Convert(arguments) => &arguments.common,
             Self::Fetch(arguments) => &arguments.common,
@@ -156,6 +162,7 @@ impl Command {
             Self::Bench(arguments) => &mut arguments.common,
             Self::Calibrate(arguments) => &mut arguments.common,
             Self::Study(arguments) => &mut arguments.common,
+            Self::Report(arguments) => &mut arguments.common,
             Self::Inspect(arguments) => &mut arguments.common,
             Self::Convert(arguments) => &mut arguments.common,
             Self::Fetch(arguments) => &mut arguments.common,

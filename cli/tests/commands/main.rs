@@ -18,6 +18,7 @@ mod outputs;
 mod plain_words;
 mod plan;
 mod ranks;
+mod report;
 mod run;
 mod signals;
 #[path = "../../../tests/skip/mod.rs"]
