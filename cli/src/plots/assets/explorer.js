@@ -59,7 +59,7 @@ const explorer = (() => {
     { id: 'k', name: 'K', of: (one) => one.k, label: (value) => `K = ${value}` },
     { id: 'dtype', name: 'Type', of: (one) => one.dtype, label: String },
     { id: 'device', name: 'Device', of: (one) => one.device, label: String },
-    { id: 'group', name: 'Group of the matrix', of: (one) => one.matrix.group, label: String },
+    { id: 'group', name: 'Group', of: (one) => one.matrix.group, label: String },
     ...(data.files.length > MOST_FILES ? [] : [{ id: 'file', name: 'File', of: (one) => one.file, label: (value) => data.files[value]?.[0] ?? '' }]),
   ];
   /** The values of one facet, in order, of all cases. */

@@ -8,6 +8,11 @@ explorer.plot = (() => {
   const SHAPES = ['circle', 'square', 'triangle', 'diamond', 'down', 'plus', 'star', 'bar'];
   const COLOURS = [0, 1, 2, 3, 4, 6, 5, 8];
   const MAX_DISTANCE = 26;
+  /** Values of a feature up to which each has a tick, and its points are spread sideways. */
+  const MOST_DISTINCT = 10;
+  /** Points are drawn in so many turns, so that no category hides the others. */
+  const TURNS = 16;
+  const MANY = 1500;
   const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
   let points = [];
   let drawn = [];
@@ -78,6 +83,8 @@ explorer.plot = (() => {
   const layout = (width, height) => {
     const margin = { left: width < 480 ? 54 : 60, right: 14, top: 28, bottom: 50 };
     const positive = points.filter(({ x }) => x > 0).map(({ x }) => x);
+    const distinct = [...new Set(points.map(({ x }) => x))].sort((a, b) => a - b);
+    const few = distinct.length <= MOST_DISTINCT;
     const hasZeros = state.log && points.some(({ x }) => x <= 0);
     const zero = hasZeros ? 40 : 0;
     const left = margin.left + zero;
@@ -87,7 +94,7 @@ explorer.plot = (() => {
     let [low, high] = [all.reduce((a, b) => Math.min(a, b), Infinity), all.reduce((a, b) => Math.max(a, b), -Infinity)];
     if (!(low <= high)) [low, high] = [log ? 1 : 0, log ? 10 : 1];
     if (log) {
-      const pad = Math.max(1.06, (high / low) ** 0.03);
+      const pad = Math.max(1.06, (high / low) ** (few ? 0.12 : 0.03));
       [low, high] = [low / pad, high * pad];
     } else {
       const pad = (high - low || Math.abs(high) || 1) * 0.04;
@@ -97,11 +104,10 @@ explorer.plot = (() => {
     let [worst, best] = [ys.reduce((a, b) => Math.min(a, b), 0.9), ys.reduce((a, b) => Math.max(a, b), 1.1)];
     const pad = Math.max(1.04, (best / worst) ** 0.04);
     [worst, best] = [worst / pad, best * pad];
-    const distinct = [...new Set(points.map(({ x }) => x))].sort((a, b) => a - b);
     const scale = log ? (x) => Math.log(x / low) / Math.log(high / low) : (x) => (x - low) / (high - low);
     return {
       left, right, bottom, top: margin.top, zero, log, low, high, worst, best,
-      discrete: distinct.length <= 10 ? distinct : null,
+      discrete: few ? distinct : null,
       x: (x) => (log && x <= 0 ? margin.left + zero / 2 - 6 : left + scale(x) * (right - left)),
       y: (y) => bottom - (Math.log(y / worst) / Math.log(best / worst)) * (bottom - margin.top),
     };
@@ -206,18 +212,13 @@ explorer.plot = (() => {
     context.clearRect(0, 0, width, height);
     frame = layout(width, height);
     axes(width, height);
-    const sideways = frame.discrete && points.length > 60 ? Math.min(14, (frame.right - frame.left) / frame.discrete.length / 3) : 0;
+    const sideways = frame.discrete && points.length > 60 ? Math.min(70, (frame.right - frame.left) / frame.discrete.length / 5) : 0;
     const squeezed = frame.zero ? 12 : 0;
     drawn = points.map((point) => {
       const isZero = frame.log && point.x <= 0;
       return { point, x: frame.x(point.x) + jitter(point.one.index) * (isZero ? squeezed : sideways), y: frame.y(point.y) };
     });
-    const radius = points.length > 1500 ? 3.2 : points.length > 300 ? 3.9 : 5;
-    const paths = categories.map(() => new Path2D());
-    for (const { point, x, y } of drawn) {
-      const category = point.category;
-      shape(paths[category], categories[category].shape, x, y, radius);
-    }
+    const radius = (points.length > MANY ? 3.2 : points.length > 300 ? 3.9 : 5) * (width < 480 ? 0.75 : 1);
     const card = ink('card');
     if (points.length <= 120) {
       for (const place of drawn) {
@@ -227,14 +228,22 @@ explorer.plot = (() => {
         whisker(place);
       }
     }
-    paths.forEach((path, index) => {
-      context.globalAlpha = points.length > 300 ? 0.78 : 0.92;
-      context.fillStyle = ink(categories[index].colour);
-      context.fill(path);
-      context.lineWidth = 0.7;
-      context.strokeStyle = card;
-      context.stroke(path);
-    });
+    const inks = categories.map(({ colour }) => ink(colour));
+    context.globalAlpha = points.length > 300 ? 0.78 : 0.92;
+    context.lineWidth = points.length > MANY ? 0.4 : 0.7;
+    context.strokeStyle = card;
+    for (let turn = 0; turn < TURNS; turn += 1) {
+      const paths = categories.map(() => new Path2D());
+      for (let at = turn; at < drawn.length; at += TURNS) {
+        const { point: { category }, x, y } = drawn[at];
+        shape(paths[category], categories[category].shape, x, y, radius);
+      }
+      paths.forEach((path, index) => {
+        context.fillStyle = inks[index];
+        context.fill(path);
+        context.stroke(path);
+      });
+    }
     context.globalAlpha = 1;
     const centre = explorer.geomean;
     if (centre !== null) {
@@ -390,6 +399,7 @@ explorer.plot = (() => {
     show(next) {
       const same = (old) => (old ? next.find(({ one }) => one === old.one) ?? null : null);
       [points, hovered, focused] = [next, null, same(focused)];
+      report.tip.hide();
       categorize();
       canvas.setAttribute('aria-label', `${explorer.counted(points.length, 'point', 'points')}: speed-up of ${state.own.name} over ${state.base.name} against ${state.feature.axis}`);
       draw();

@@ -103,7 +103,6 @@
     const row = make('div', { className: 'chips' }, ...chips);
     if (values.length > 2) row.prepend(whole('All', true), whole('None', false));
     const set = make('fieldset', {}, make('legend', {}, facet.name), row);
-    if (values.length > 8) set.className = 'wide';
     find('facets').append(set);
   }
   if (state.off.size === 0) find('filters').hidden = true;
