@@ -55,12 +55,18 @@ const explorer = (() => {
     { id: 'k', name: 'K, columns of X', axis: 'K, columns of X', log: true, of: (one) => one.k },
   ].filter((feature) => cases.some((one) => Number.isFinite(feature.of(one))));
 
+  /** The last part of a file's name, or all of it where another file ends in the same. */
+  const fileName = (index) => {
+    const [name] = data.files[index] ?? [''];
+    const last = (path) => path.split('/').at(-1);
+    return data.files.filter(([other]) => last(other) === last(name)).length > 1 ? name : last(name);
+  };
   const COLOURS = [
     { id: 'k', name: 'K', of: (one) => one.k, label: (value) => `K = ${value}` },
     { id: 'dtype', name: 'Type', of: (one) => one.dtype, label: String },
     { id: 'device', name: 'Device', of: (one) => one.device, label: String },
     { id: 'group', name: 'Group', of: (one) => one.matrix.group, label: String },
-    ...(data.files.length > MOST_FILES ? [] : [{ id: 'file', name: 'File', of: (one) => one.file, label: (value) => data.files[value]?.[0] ?? '' }]),
+    ...(data.files.length > MOST_FILES ? [] : [{ id: 'file', name: 'File', of: (one) => one.file, label: fileName }]),
   ];
   /** The values of one facet, in order, of all cases. */
   const values = (facet) => [...new Set(cases.map(facet.of))]
@@ -93,12 +99,12 @@ const explorer = (() => {
   const BASES = [
     ...(libraries.length > 1 ? [{ id: 'peer', name: 'the fastest library', find: (one) => pick(one, (name) => !isKernel(name)) }] : []),
     ...libraries.map((library) => ({ id: `library:${library}`, name: LIBRARIES[library] ?? library, find: (one) => pick(one, (name) => data.libraries[name] === library) })),
-    { id: 'other', name: 'the fastest other kernel', find: (one, own) => pick(one, (name) => isKernel(name) && name !== own) },
-    { id: 'best', name: 'the fastest kernel', find: (one) => pick(one, isKernel) },
     ...kernels.map((name) => {
       const choice = kernelChoice(name);
-      return data.names[name] === 'serial_csr' ? { ...choice, name: 'serial_csr (serial baseline)', group: undefined } : choice;
+      return data.names[name] === 'serial_csr' ? { ...choice, group: undefined } : choice;
     }),
+    { id: 'other', name: 'the fastest other kernel', find: (one, own) => pick(one, (name) => isKernel(name) && name !== own) },
+    { id: 'best', name: 'the fastest kernel', find: (one) => pick(one, isKernel) },
   ].sort((a, b) => (a.group === undefined ? 0 : 1) - (b.group === undefined ? 0 : 1));
 
   const missing = (who, { state }) => {

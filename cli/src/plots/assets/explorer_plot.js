@@ -13,6 +13,8 @@ explorer.plot = (() => {
   /** Points are drawn in so many turns, so that no category hides the others. */
   const TURNS = 16;
   const MANY = 1500;
+  /** Speed-ups that differ by less than this factor have ticks at equal distances. */
+  const NARROW = 2.5;
   const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
   let points = [];
   let drawn = [];
@@ -125,7 +127,9 @@ explorer.plot = (() => {
     context.lineWidth = 1;
     context.textBaseline = 'middle';
     context.textAlign = 'right';
-    for (const tick of logTicks(frame.worst, frame.best, 26 / (bottom - top))) {
+    const narrow = frame.best / frame.worst < NARROW;
+    const rungs = narrow ? linearTicks(frame.worst, frame.best, (bottom - top) / 56) : logTicks(frame.worst, frame.best, 26 / (bottom - top));
+    for (const tick of rungs) {
       const y = Math.round(frame.y(tick)) + 0.5;
       context.strokeStyle = grid;
       context.beginPath();
@@ -181,7 +185,8 @@ explorer.plot = (() => {
   const whisker = ({ x, point }) => {
     const width = explorer.spread(point);
     if (width === null) return;
-    const [top, bottom] = [frame.y(point.y + width), frame.y(Math.max(point.y - width, frame.worst))];
+    const inside = (y) => frame.y(Math.max(frame.worst, Math.min(frame.best, y)));
+    const [top, bottom] = [inside(point.y + width), inside(point.y - width)];
     context.beginPath();
     context.moveTo(x, top);
     context.lineTo(x, bottom);
