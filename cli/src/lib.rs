@@ -17,6 +17,7 @@
 //! | `run` | `run`, `gemm`, `colmean`, in one process, over ranks, simulated |
 //! | `plan` | `plan` |
 //! | `bench` | `bench`, `calibrate` |
+//! | `explorer` | `report`: results of `bench` and `study` on one page |
 //! | `matrix` | `inspect`, `convert`, `generate`, `fetch` |
 //! | `study` | `study` |
 //! | `guide` | `devices`, `demo`, `completions`, `man` |
@@ -29,6 +30,7 @@
 mod args;
 mod bench;
 mod console;
+mod explorer;
 mod guide;
 mod matrix;
 pub mod measure;
@@ -124,6 +126,7 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
         Command::Bench(arguments) => bench::command::run(arguments, console),
         Command::Calibrate(arguments) => bench::calibrate::run(arguments, console),
         Command::Study(arguments) => study::command::run(arguments, console),
+        Command::Report(arguments) => explorer::command::run(arguments, console),
         Command::Inspect(arguments) => matrix::inspect::run(arguments, console),
         Command::Convert(arguments) => matrix::convert::run(arguments, console),
         Command::Fetch(arguments) => matrix::fetch::run(arguments, console),

@@ -130,6 +130,7 @@ fn inputs(command: &Command) -> Vec<PathBuf> {
         Command::Inspect(arguments) => matrix(&arguments.matrix).into_iter().collect(),
         Command::Convert(arguments) => matrix(&arguments.input).into_iter().collect(),
         Command::Trace(arguments) => vec![arguments.file.clone()],
+        Command::Report(arguments) => arguments.files.clone(),
         _ => Vec::new(),
     }
 }
@@ -186,6 +187,9 @@ fn outputs(command: &Command) -> Vec<Written> {
             // A step that cannot be parsed is an internal error, which `demo::run` reports.
             let steps = demo::steps(arguments).unwrap_or_default();
             all.extend(steps.iter().flat_map(|step| outputs(&step.command)));
+        }
+        Command::Report(arguments) => {
+            all.extend(written("--output", Some(&arguments.output), Output::Html));
         }
         Command::Man(arguments) => all.extend(files("man", man::outputs(arguments))),
         _ => {}

@@ -9,6 +9,7 @@ use super::common::CommonArguments;
 use super::dense::{ColmeanArguments, GemmArguments};
 use super::help;
 use super::measure::{BenchArguments, CalibrateArguments, StudyArguments};
+use super::report::ReportArguments;
 use super::standard_stream::is_dash;
 use super::tools::{
     CompletionsArguments, ConvertArguments, DemoArguments, DevicesArguments, FetchArguments,
@@ -62,6 +63,8 @@ pub enum Command {
     Calibrate(CalibrateArguments),
     /// Measure the cases of a TOML file; write tables, plots, one page
     Study(StudyArguments),
+    /// Explore results of bench and study on one page of speed-ups
+    Report(ReportArguments),
     /// Show a matrix: shape, row lengths, memory of each format
     Inspect(InspectArguments),
     /// Write a matrix in another format, or check the conversions
@@ -93,6 +96,7 @@ impl Command {
             Self::Bench(_) => "bench",
             Self::Calibrate(_) => "calibrate",
             Self::Study(_) => "study",
+            Self::Report(_) => "report",
             Self::Inspect(_) => "inspect",
             Self::Convert(_) => "convert",
             Self::Fetch(_) => "fetch",
@@ -115,6 +119,7 @@ impl Command {
             Self::Bench(arguments) => &arguments.common,
             Self::Calibrate(arguments) => &arguments.common,
             Self::Study(arguments) => &arguments.common,
+            Self::Report(arguments) => &arguments.common,
             Self::Inspect(arguments) => &arguments.common,
             Self::Convert(arguments) => &arguments.common,
             Self::Fetch(arguments) => &arguments.common,
@@ -149,6 +154,7 @@ impl Command {
             Self::Bench(arguments) => &mut arguments.common,
             Self::Calibrate(arguments) => &mut arguments.common,
             Self::Study(arguments) => &mut arguments.common,
+            Self::Report(arguments) => &mut arguments.common,
             Self::Inspect(arguments) => &mut arguments.common,
             Self::Convert(arguments) => &mut arguments.common,
             Self::Fetch(arguments) => &mut arguments.common,

@@ -137,6 +137,17 @@ Examples:
   rowloom study configs/quick.toml
   rowloom study configs/scaling-threads.toml --output scaling";
 
+/// Behind `rowloom report -h`.
+pub const REPORT: &str = "\
+The page opens in any browser without a network: a plot of the speed-ups with
+filters, the times, the planner's reason and the command of each point, and a
+table. A time without a verified Y has no speed; the page names such results.
+
+Examples:
+  rowloom bench a.mtx b.mtx --against mkl,scipy --json=bench.json
+  rowloom report bench.json --output explorer.html
+  rowloom report *.json rowloom-quick/results.json --output explorer.html";
+
 /// Behind `rowloom convert -h`.
 pub const CONVERT: &str = "\
 Examples:

@@ -20,8 +20,8 @@ pub fn misplaced_file(words: &[OsString], command: &Command) -> Option<String> {
     let text = word.to_string_lossy();
     let is_json = text.to_lowercase().ends_with(".json");
     let misplaced = match command {
-        // A trace is a JSON file.
-        Command::Trace(_) => false,
+        // These read JSON files.
+        Command::Trace(_) | Command::Report(_) => false,
         Command::Run(_)
         | Command::Plan(_)
         | Command::Bench(_)

@@ -12,6 +12,7 @@ mod names;
 pub mod no_effect;
 pub mod options;
 mod parse;
+mod report;
 pub mod standard_stream;
 mod tools;
 mod work;
@@ -25,6 +26,7 @@ pub use matrix_source::MatrixSource;
 pub use measure::{BenchArguments, CalibrateArguments, StudyArguments};
 pub use names::{DENSE_GENERATORS, GENERATORS, PEERS};
 pub use parse::TRANSFERS;
+pub use report::ReportArguments;
 pub use tools::{
     CollectionArguments, CompletionsArguments, ConvertArguments, DemoArguments, DevicesArguments,
     FetchArguments, GenerateArguments, InspectArguments, ManArguments, TraceArguments,

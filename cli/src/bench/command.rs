@@ -13,7 +13,7 @@ use crate::args::BenchArguments;
 use crate::args::MatrixSource;
 use crate::console::{Bar, Console, check_target, write_file};
 use crate::measure::used_columns;
-use crate::measure::{CaseResult, KernelNames, MatrixFacts, Program};
+use crate::measure::{CaseResult, KernelNames, MatrixDescription, MatrixFacts, Program};
 use crate::operands::session::{Session, check_intact, if_intact};
 use crate::results::{Comparison, Journal, add_speedups, csv, key_of, markdown, records_of};
 use crate::statistics::{BenchSettings, doubts};
@@ -71,12 +71,15 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         done: Vec::new(),
     };
     session.interrupt.defer();
+    let mut matrices = Vec::new();
     for matrix in &arguments.matrices {
         let source = MatrixSource::new(matrix);
         let (loaded, _) = session.load::<f64>(&source, false, &under)?;
         let used = session.pool.install(|| used_columns(loaded.matrix.view()));
         cases.facts = facts(&loaded.info.name, loaded.matrix.view());
         let facts = cases.facts.clone();
+        let describe = || MatrixDescription::of(source.name(), &facts, loaded.matrix.view());
+        matrices.push(session.pool.install(describe));
         for dtype in &arguments.dtype {
             let measured = match dtype {
                 Dtype::F64 => {
@@ -105,7 +108,8 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     if let (Some(comparison), Some(path)) = (&comparison, &arguments.baseline) {
         baseline::show(comparison, path, console)?;
     }
-    console.json(&report::json(&reports, comparison.as_ref(), arguments, &session))?;
+    let report = report::json(&reports, comparison.as_ref(), arguments, &session);
+    console.json(&report.with("matrices", &matrices))?;
     if let Some(file) = &arguments.csv {
         write_file(file, csv(&records, &session.provenance.lines()).as_bytes())?;
     }

@@ -21,6 +21,8 @@ pub struct CaseReport<'a> {
     pub standings: Vec<Option<Standing>>,
     /// The kernel that the planner would choose, A being on the device.
     pub chosen: Option<String>,
+    /// Why the planner would choose it.
+    pub chosen_reason: Option<String>,
 }
 
 impl<'a> CaseReport<'a> {
@@ -36,7 +38,8 @@ impl<'a> CaseReport<'a> {
             let (own, others) = left.split_at(records_of(case).len().min(left.len()));
             left = others;
             let chosen = profile_of(&case.device).and_then(|profile| planners_choice(case, profile));
-            reports.push(Self { case, records: own, standings: standings(own), chosen });
+            let (chosen, chosen_reason) = chosen.unzip();
+            reports.push(Self { case, records: own, standings: standings(own), chosen, chosen_reason });
         }
         reports
     }
@@ -54,8 +57,9 @@ impl<'a> CaseReport<'a> {
     }
 }
 
-/// The kernel that the planner would choose among all that can run on this matrix, by the name under which it was measured.
-fn planners_choice(case: &CaseResult, profile: &Profile) -> Option<String> {
+/// The kernel that the planner would choose among all that can run on this matrix, by the name under which it was measured, and
+/// why.
+fn planners_choice(case: &CaseResult, profile: &Profile) -> Option<(String, String)> {
     let (features, k) = (case.features.as_ref()?, case.k as u64);
     let refused = |form: &Form| {
         let names = form_names(form);
@@ -66,10 +70,11 @@ fn planners_choice(case: &CaseResult, profile: &Profile) -> Option<String> {
         .iter()
         .flat_map(|&kernel| Form::all(kernel, case.dtype, k, profile.compiles))
         .filter(|form| !refused(form));
-    let names = form_names(&choose(profile, features, k, case.dtype, forms)?.form);
+    let choice = choose(profile, features, k, case.dtype, forms)?;
+    let names = form_names(&choice.form);
     let measured = case.kernels.iter().find(|kernel| names.contains(&kernel.kernel));
     let [_, short] = names;
-    Some(measured.map_or(short, |kernel| kernel.kernel.clone()))
+    Some((measured.map_or(short, |kernel| kernel.kernel.clone()), choice.reason))
 }
 
 /// Speed-ups of the fastest kernel over the fastest peer.
@@ -141,6 +146,7 @@ fn case_json(report: &CaseReport<'_>) -> Value {
     keys.insert("best_peer_s".into(), json!(peer.map(|(_, time)| time)));
     keys.insert("ratio".into(), json!(case.ratio()));
     keys.insert("chosen_kernel".into(), json!(report.chosen));
+    keys.insert("chosen_reason".into(), json!(report.chosen_reason));
     keys.insert("chosen_s".into(), json!(report.chosen_s()));
     keys.insert("chosen_ratio".into(), json!(report.chosen_speedup()));
     value

@@ -35,7 +35,7 @@ pub enum Output {
     Plan,
     /// A picture.
     Svg,
-    /// The report of a study.
+    /// The report of a study, or the performance explorer.
     Html,
     /// A cost model.
     Model,

@@ -13,7 +13,7 @@ const BOTH_COLUMNS: f64 = 1110.0;
 const PHONE: f64 = 320.0;
 /// Rows up to which the cases of an answer are shown without a click.
 const OPEN_ROWS: usize = 12;
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// The page of a report: one file that makes no requests. It opens with the answers.
 pub fn html(report: &Report) -> String {

@@ -31,6 +31,7 @@ mod appearance;
 mod bars;
 mod canvas;
 mod data;
+mod explorer;
 #[cfg(test)]
 mod figure_tests;
 mod heat_map;
@@ -47,6 +48,7 @@ mod timeline;
 
 pub use appearance::share_colours;
 pub use data::*;
+pub use explorer::{ExplorerCase, ExplorerData, ExplorerFile, ExplorerMatrix, Timed, Timing, explorer_html};
 pub use html::html;
 
 use canvas::Canvas;

@@ -1,6 +1,7 @@
 //! `rowloom study`: measures the cases of a study file and writes a folder with tables, plots and one page. A finished case
 //! is never measured again.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ use crate::console::overwrite::Output;
 use crate::console::table::count_of;
 use crate::console::{Bar, Console};
 use crate::measure::compulsory_bytes;
-use crate::measure::{KernelNames, MatrixFacts};
+use crate::measure::{KernelNames, MatrixDescription, MatrixFacts};
 use crate::operands::session::Session;
 use crate::results::{Case, Journal, Record, StudyConfig, StudySubject, key_of};
 use rowloom::internal::cost::Model;
@@ -67,6 +68,7 @@ pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
         return ended;
     }
     let kept = |case: &Case| study.journal.find(&timeline_key(&study.key(case)));
+    let matrices = study.descriptions(&cases);
     let timelines = timeline_cases(&cases).into_iter().filter_map(kept).collect();
     let mut notes: Vec<String> = notes.lock().map(|notes| notes.clone()).unwrap_or_default();
     notes.sort();
@@ -85,6 +87,7 @@ pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
         finished: study.finished,
         kept: study.kept,
         timelines,
+        matrices,
         notes,
         interrupted: matches!(ended, Err(Error::Interrupted)),
     };
@@ -131,6 +134,18 @@ fn timeline_cases(cases: &[Case]) -> Vec<&Case> {
     real.into_iter().chain(simulated).collect()
 }
 
+/// The length and the time of the last change of the file of a case's matrix; none where it is no file.
+fn version_of_file(case: &Case) -> Option<(u64, Option<String>)> {
+    match MatrixSource::new(case.matrix.as_ref()) {
+        MatrixSource::File(path) => std::fs::metadata(path).ok().map(|file| {
+            let modified =
+                file.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+            (file.len(), modified.map(|time| time.as_nanos().to_string()))
+        }),
+        MatrixSource::Generated(_) | MatrixSource::Collection(_) => None,
+    }
+}
+
 fn timeline_key(key: &str) -> String {
     format!("{key} timeline")
 }
@@ -153,18 +168,29 @@ struct Study<'a> {
 impl Study<'_> {
     /// A hash of everything that defines a case.
     fn key(&self, case: &Case) -> String {
-        let file = match MatrixSource::new(case.matrix.as_ref()) {
-            MatrixSource::File(path) => std::fs::metadata(path).ok().map(|file| {
-                let modified =
-                    file.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-                (file.len(), modified.map(|time| time.as_nanos().to_string()))
-            }),
-            MatrixSource::Generated(_) | MatrixSource::Collection(_) => None,
-        };
+        let file = version_of_file(case);
         let StudyConfig { measure, seed, .. } = self.config;
         key_of(
             &json!({"case": case, "file": file, "measure": measure, "seed": seed, "where": self.environment}),
         )
+    }
+
+    /// A hash of what defines the matrix of a case.
+    fn matrix_key(&self, case: &Case) -> String {
+        let (file, seed) = (version_of_file(case), self.config.seed);
+        let has_values = LoadedMatrix::needs_values(case);
+        format!(
+            "{} matrix",
+            key_of(&json!({"matrix": case.matrix, "file": file, "seed": seed, "values": has_values}))
+        )
+    }
+
+    /// The matrices of the cases, in their order; those that neither this run nor an earlier one loaded are missing.
+    fn descriptions(&self, cases: &[Case]) -> Vec<MatrixDescription> {
+        let mut seen = HashSet::new();
+        let sparse = cases.iter().filter(|case| case.subject.is_sparse());
+        let distinct = sparse.filter(|case| seen.insert((&case.matrix, LoadedMatrix::needs_values(case))));
+        distinct.filter_map(|case| self.journal.find(&self.matrix_key(case))).collect()
     }
 
     /// How many cases are left to measure, and about how long they take.
@@ -266,7 +292,12 @@ impl Study<'_> {
         if !self.loaded.as_ref().is_some_and(|loaded| loaded.is_of(case)) {
             // Its memory is free before the next matrix is loaded.
             self.loaded = None;
-            self.loaded = Some(LoadedMatrix::new(case, &self.session, self.console)?);
+            let loaded = LoadedMatrix::new(case, &self.session, self.console)?;
+            let key = self.matrix_key(case);
+            if self.journal.find::<MatrixDescription>(&key).is_none() {
+                self.journal.append(&key, &loaded.description(&self.session))?;
+            }
+            self.loaded = Some(loaded);
         }
         self.loaded.as_mut().map_or(Ok(()), |loaded| loaded.convert(case, &self.session))
     }

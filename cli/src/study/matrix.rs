@@ -4,8 +4,8 @@ use super::vectors;
 use crate::args::MatrixSource;
 use crate::bench::kernels::facts;
 use crate::console::Console;
-use crate::measure::MatrixFacts;
 use crate::measure::used_columns;
+use crate::measure::{MatrixDescription, MatrixFacts};
 use crate::operands::session::{Session, check_intact};
 use crate::results::{Case, StudySubject};
 use rowloom::internal::error::Result;
@@ -27,15 +27,15 @@ pub struct LoadedMatrix {
     pub used_columns: u64,
 }
 
-/// Whether a case needs the values of its matrix.
-fn needs_values(case: &Case) -> bool {
-    case.subject != StudySubject::Vectors
-}
-
 impl LoadedMatrix {
+    /// Whether a case needs the values of its matrix.
+    pub fn needs_values(case: &Case) -> bool {
+        case.subject != StudySubject::Vectors
+    }
+
     /// Loads the matrix of a case.
     pub fn new(case: &Case, session: &Session, console: &Console) -> Result<Self> {
-        let (source, has_values) = (MatrixSource::new(case.matrix.as_ref()), needs_values(case));
+        let (source, has_values) = (MatrixSource::new(case.matrix.as_ref()), Self::needs_values(case));
         let (loaded, _) = match has_values {
             true => session.load::<f64>(&source, false, console)?,
             false => session.load_pattern::<f64>(&source, false, console)?,
@@ -50,9 +50,15 @@ impl LoadedMatrix {
         Ok(Self { name, has_values, double, single: None, facts, used_columns })
     }
 
+    /// Its description in results.
+    pub fn description(&self, session: &Session) -> MatrixDescription {
+        let argument = MatrixSource::new(self.name.as_ref()).name();
+        session.pool.install(|| MatrixDescription::of(argument, &self.facts, self.double.view()))
+    }
+
     /// Whether it is the matrix of a case, with values if the case needs them.
     pub fn is_of(&self, case: &Case) -> bool {
-        self.name == case.matrix && self.has_values == needs_values(case)
+        self.name == case.matrix && self.has_values == Self::needs_values(case)
     }
 
     /// Converts it to the precision of a case, once.

@@ -8,7 +8,7 @@ use crate::console::overwrite::Output;
 use crate::console::report::Report;
 use crate::console::table::{Table, seconds};
 use crate::console::{Console, write_file};
-use crate::measure::Provenance;
+use crate::measure::{MatrixDescription, Provenance};
 use crate::plots;
 use crate::plots::Timeline;
 use crate::results::{BYTE_MODEL, Record, Results, StudyConfig, add_speedups, csv, page};
@@ -55,6 +55,8 @@ pub struct Finished<'a> {
     pub kept: usize,
     /// The timelines that the report shows.
     pub timelines: Vec<Timeline>,
+    /// The sparse matrices.
+    pub matrices: Vec<MatrixDescription>,
     /// Notes.
     pub notes: Vec<String>,
     /// Whether a signal ended the study.
@@ -107,7 +109,8 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
         .with("byte_model", BYTE_MODEL)
         .with("cases", json!({"all": cases, "finished": finished.finished, "kept": kept}))
         .with("interrupted", finished.interrupted)
-        .with("records", records.iter().map(record_json).collect::<Vec<_>>());
+        .with("records", records.iter().map(record_json).collect::<Vec<_>>())
+        .with("matrices", &finished.matrices);
     let text = serde_json::to_string_pretty(&whole)
         .map_err(|error| Error::Internal(format!("results cannot be written as JSON: {error}")))?;
     put("results.json".into(), text + "\n")?;

@@ -16,6 +16,7 @@ mod matrix;
 mod outputs;
 mod plan;
 mod ranks;
+mod report;
 mod run;
 mod signals;
 #[path = "../../../tests/skip/mod.rs"]

@@ -38,12 +38,12 @@ fn start(place: &Place, words: &str) -> std::process::Child {
         .unwrap()
 }
 
-/// The complete lines of the journal that are cases, by key.
+/// The complete lines of the journal that are cases, by key. Other lines are timelines and descriptions of matrices.
 fn kept(place: &Place) -> Vec<(String, Value)> {
     let text = std::fs::read_to_string(place.path("out/cases.jsonl")).unwrap_or_default();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let named = lines.map(|mut line| (line["key"].as_str().unwrap().to_string(), line["case"].take()));
-    named.filter(|(key, _)| !key.ends_with("timeline")).collect()
+    named.filter(|(key, _)| !key.ends_with("timeline") && !key.ends_with("matrix")).collect()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::Place;
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "run",
     "gemm",
     "colmean",
@@ -12,6 +12,7 @@ const COMMANDS: [&str; 16] = [
     "bench",
     "study",
     "calibrate",
+    "report",
     "inspect",
     "convert",
     "fetch",
