@@ -12,14 +12,15 @@ array([2., 4., 6.])
 import atexit as _atexit
 
 from . import _rowloom
-from ._csr import CSR, Plan, csr
+from ._csr import CSR, csr
 from ._distributed import DistributedCSR
+from ._plan import Plan
 from ._report import Fault, Report
 from ._rowloom import DeviceError
+from ._rowloom import __version__ as __version__
 from ._vectors import Vectors
 
 __all__ = ["CSR", "DeviceError", "DistributedCSR", "Fault", "Plan", "Report", "Vectors", "csr"]
-__version__ = "0.1.0"
 
 # A thread may still start the CUDA driver, which must have ended before the process does.
 _atexit.register(_rowloom.close)

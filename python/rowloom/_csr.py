@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from . import _rowloom
 from ._card import is_on_card, multiply_on_card
-from ._inputs import arrays_of, checked_options, is_single, number_of_columns, on_host, prepared
+from ._inputs import (
+    arrays_of,
+    as_columns,
+    as_vector,
+    checked_options,
+    is_single,
+    number_of_columns,
+    on_host,
+    prepared,
+    refuse_sparse,
+)
+from ._plan import Plan
 from ._report import Fault, Report
 from ._vectors import Vectors
 
@@ -118,37 +127,6 @@ def csr(
     return CSR(_rowloom.from_arrays(*arrays, copy, **checked_options(options)), options)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The plan of products with a number of columns; ``str(plan)`` has its reasons in words."""
-
-    #: The whole plan, as ``rowloom plan --save`` writes it.
-    data: dict[str, Any]
-
-    @property
-    def k(self) -> int:
-        """Columns of X and Y."""
-        return int(self.data["k"])
-
-    @property
-    def predicted_seconds(self) -> float:
-        """The predicted duration of a product."""
-        return float(self.data["predicted_s"])
-
-    @property
-    def devices(self) -> list[str]:
-        """The devices that compute."""
-        return [device["name"] for device in self.data["devices"] if device["computes"]]
-
-    @property
-    def reasons(self) -> list[str]:
-        """The decisions in words."""
-        return list(self.data["reasons"])
-
-    def __str__(self) -> str:
-        return "\n".join(self.reasons)
-
-
 class CSR:
     """A sparse matrix that is multiplied by dense arrays; :func:`csr` makes one.
 
@@ -179,6 +157,7 @@ class CSR:
     def __rmatmul__(self, x: Any) -> Any:
         import numpy as np
 
+        refuse_sparse(x)
         return (self.T @ np.asarray(x).T).T
 
     def dot(self, x: Any, out: Any = None) -> Any:
@@ -219,8 +198,7 @@ class CSR:
                 raise TypeError("x is Vectors, so out must be Vectors too")
             self._native.multiply_vectors(x._native, y._native, alpha, beta)
             return y
-        if hasattr(x, "tocsr"):
-            raise TypeError("x is sparse; a product of two sparse matrices is unsupported")
+        refuse_sparse(x)
         if is_on_card(x):
             return multiply_on_card(self._on_card, self.shape, self.dtype, x, alpha, beta, out)
         array = on_host(x)
@@ -269,6 +247,32 @@ class CSR:
             self._other_type = CSR(self._native.cast(dtype.itemsize == 4), self._options)
         return self._other_type
 
+    def matvec(self, x: Any) -> Any:
+        """``A @ x`` for a vector: of shape ``(n,)`` or ``(n, 1)``, as the result.
+
+        With it and the next three, SciPy's solvers take the operator itself.
+
+        >>> from scipy.sparse.linalg import cg
+        >>> import numpy as np
+        >>> a = csr("gen:stencil5,n=10")
+        >>> x, failed = cg(a, np.ones(100), rtol=1e-10)
+        >>> failed, bool(np.allclose(a @ x, 1.0))
+        (0, True)
+        """
+        return self @ as_vector(x)
+
+    def rmatvec(self, x: Any) -> Any:
+        """``A.T @ x`` for a vector; values are real, so this is the adjoint."""
+        return self.T @ as_vector(x)
+
+    def matmat(self, x: Any) -> Any:
+        """``A @ x`` for an array of two dimensions."""
+        return self @ as_columns(x)
+
+    def rmatmat(self, x: Any) -> Any:
+        """``A.T @ x`` for an array of two dimensions."""
+        return self.T @ as_columns(x)
+
     @property
     def T(self) -> CSR:  # noqa: N802 (NumPy's name)
         """The transposed operator; it is made once."""
@@ -297,10 +301,19 @@ class CSR:
         >>> csr("gen:stencil5,n=10", devices="cpu").plan(8).devices
         ['cpu']
         """
-        return Plan(json.loads(self._native.plan(number_of_columns(k))))
+        return Plan.of(self._native, k)
 
     def explain(self, k: int | None = None) -> str:
-        """The decisions in words: of products with ``k`` columns, or of the last product."""
+        """The plan in words: devices, kernels, reasons, predicted and measured times, and faults.
+
+        It is that of products with ``k`` columns, or of the last product.
+
+        >>> print(csr("gen:stencil5,n=10", devices="cpu").explain(8))  # doctest: +ELLIPSIS
+        device: cpu: 100 rows in 1 chunk
+        kernel: cpu_csr on csr, 1 chunk on cpu
+        ...
+        product: predicted ...
+        """
         text = self._native.explain(None if k is None else number_of_columns(k))
         return text if text is not None else self.explain(1)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 from . import _rowloom
-from ._csr import Plan
-from ._inputs import arrays_of, checked_options, is_single, number_of_columns, on_host, prepared
+from ._inputs import arrays_of, checked_options, is_single, number_of_columns, on_host, prepared, refuse_sparse
+from ._plan import Plan
 from ._report import Fault, Report
 from ._vectors import Vectors
 
@@ -148,8 +147,7 @@ class DistributedCSR:
         """``x`` as an array that can be multiplied."""
         import numpy as np
 
-        if hasattr(x, "tocsr"):
-            raise TypeError("x is sparse; a product of two sparse matrices is unsupported")
+        refuse_sparse(x)
         array = on_host(x)
         if array.ndim not in (1, 2):
             raise ValueError(f"x has {array.ndim} dimensions; it must have one or two")
@@ -203,10 +201,10 @@ class DistributedCSR:
 
     def plan(self, k: int = 1) -> Plan:
         """The plan of this rank for products with ``k`` columns. All ranks call this."""
-        return Plan(json.loads(self._native.plan(number_of_columns(k))))
+        return Plan.of(self._native, k)
 
     def explain(self, k: int = 1) -> str:
-        """The decisions of this plan in words. All ranks call this."""
+        """The plan in words: devices, kernels, reasons and predicted times. All ranks call this."""
         return str(self.plan(k))
 
     @property

@@ -72,6 +72,33 @@ def on_host(x: Any) -> Array:
     return np.asarray(x)
 
 
+def as_vector(x: Any) -> Any:
+    """``x``, which must be a vector or have one column."""
+    import numpy as np
+
+    if len(np.shape(x)) == 2 and np.shape(x)[1] != 1:
+        raise ValueError(f"x has {np.shape(x)[1]} columns; a vector has one")
+    return x
+
+
+def as_columns(x: Any) -> Any:
+    """``x``, which must have two dimensions."""
+    import numpy as np
+
+    if len(np.shape(x)) != 2:
+        raise ValueError(f"x has {len(np.shape(x))} dimensions; it must have two")
+    return x
+
+
+def refuse_sparse(x: Any) -> None:
+    """An error if ``x`` is a sparse matrix of any library, or an operator."""
+    if hasattr(x, "tocsr") or hasattr(x, "matvec"):
+        raise TypeError(
+            f"x is a sparse matrix or an operator ({type(x).__name__}); Rowloom multiplies by dense arrays only, "
+            "so use SciPy for a product of two sparse matrices: a.to_scipy() @ b.to_scipy()"
+        )
+
+
 def number_of_columns(k: int) -> int:
     if k < 1:
         raise ValueError("a product has at least one column")

@@ -3,6 +3,8 @@ from typing import Any
 
 import numpy as np
 
+__version__: str
+
 class DeviceError(RuntimeError): ...
 
 class Operator:
@@ -32,7 +34,7 @@ class Operator:
     def arrays(
         self,
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
-    def plan(self, columns: int) -> str: ...
+    def plan(self, columns: int) -> tuple[str, list[str], list[str]]: ...
     def explain(self, columns: int | None = None) -> str | None: ...
     def last_report(
         self,

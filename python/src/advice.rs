@@ -22,7 +22,12 @@ fn as_argument(advice: Advice) -> Option<&'static str> {
         Advice::NewModel => "make it again with the command `rowloom calibrate`, or remove the file",
         Advice::CacheFile => "convert the matrix with the command `rowloom convert`",
         Advice::NewTrace => "make one with a.trace(path)",
-        Advice::EmulatorBuild => "a build of the package with the feature emulator has it",
+        Advice::EmulatorBuild => {
+            "install the package from its sources with emulated GPUs: \
+             pip install --config-settings=build-args='--features emulator' ./python"
+        }
+        Advice::LargerDownloads => "fetch it with the command `rowloom fetch --max-mib`",
+        Advice::NewDownload => "remove the file, or fetch it again with the command `rowloom fetch --again`",
         Advice::CudaBuild => "a build of the package with the feature cuda has it",
         _ => return None,
     })

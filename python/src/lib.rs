@@ -10,6 +10,7 @@ mod cache;
 mod copies;
 mod dlpack;
 mod error;
+mod explain;
 mod interrupt;
 mod matrix;
 mod of_process;
@@ -19,6 +20,7 @@ mod product;
 mod ranks;
 mod results;
 mod runtimes;
+mod source;
 mod vectors;
 
 use pyo3::prelude::*;
@@ -26,6 +28,10 @@ use pyo3::prelude::*;
 /// The native part of `rowloom`.
 #[pymodule(gil_used = false)]
 mod _rowloom {
+    /// The version of the package.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)] // Python's name.
+    const __version__: &str = env!("CARGO_PKG_VERSION");
     #[pymodule_export]
     use super::error::DeviceError;
     #[pymodule_export]

@@ -15,15 +15,15 @@ use rowloom::{Csr, Result, Runtime};
 use crate::borrowed::{Pinned, Promised};
 use crate::copies::{copied, copied_columns};
 use crate::interrupt::interruptible;
+use crate::source::Source;
 
-/// Reads or generates a matrix.
+/// Reads, downloads or generates a matrix.
 pub fn load<T: Scalar>(py: Python<'_>, runtime: &Runtime, source: &Path) -> PyResult<Csr<T>> {
     let (pool, source) = (runtime.pool().clone(), source.to_owned());
-    let load = move || match source.to_str().and_then(|text| text.strip_prefix("gen:")) {
-        Some(spec) => Csr::generate(spec),
-        None => Csr::read(&source),
-    };
-    interruptible(py, (), move |_| pool.install(load))
+    interruptible(py, (), move |cancel| match Source::named(&source, cancel)? {
+        Source::Generated(spec) => pool.install(|| Csr::generate(&spec)),
+        Source::File(path) => pool.install(|| Csr::read(&path)),
+    })
 }
 
 /// The arrays of CSR as a caller passes them: contiguous and aligned.

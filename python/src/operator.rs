@@ -18,6 +18,7 @@ use rowloom::{Csr, Error, Runtime};
 use crate::cache::{Options, Typed, Value, lock};
 use crate::copies::NewArray;
 use crate::error::detached;
+use crate::explain::{kernel_names, plan_lines, product_lines};
 use crate::interrupt::interruptible;
 use crate::matrix::{Copies, Indices, Parts, load};
 use crate::product::multiply;
@@ -317,13 +318,15 @@ impl Operator {
         with_type!(&self.either, typed => of(py, typed))
     }
 
-    /// The plan for `columns` columns as JSON.
-    fn plan(&self, py: Python<'_>, columns: usize) -> PyResult<String> {
+    /// The plan for `columns` columns: as JSON, in words, and the names of its kernels.
+    fn plan(&self, py: Python<'_>, columns: usize) -> PyResult<(String, Vec<String>, Vec<&'static str>)> {
         with_type!(self.either.clone(), typed => interruptible(py, (), move |_| {
             let cached = typed.product(columns)?;
             let product = &mut lock(&cached.entry).product;
-            let plan = if typed.distribution.is_some() { product.vector_plan()? } else { product.plan() };
-            serde_json::to_string(plan).map_err(|error| Error::Internal(error.to_string()))
+            let is_distributed = typed.distribution.is_some();
+            let plan = if is_distributed { product.vector_plan()?.clone() } else { product.plan().clone() };
+            let data = serde_json::to_string(&plan).map_err(|error| Error::Internal(error.to_string()))?;
+            Ok((data, plan_lines(product, &plan), kernel_names(&plan)))
         }))
     }
 
@@ -335,7 +338,10 @@ impl Operator {
                 Some(columns) => Some(typed.product(columns)?),
                 None => typed.last_product(),
             };
-            Ok(cached.map(|cached| lock(&cached.entry).product.explain()))
+            Ok(cached.map(|cached| {
+                let product = &lock(&cached.entry).product;
+                product_lines(product, product.plan()).join("\n")
+            }))
         }))
     }
 

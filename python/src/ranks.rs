@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -16,12 +17,13 @@ use rowloom::internal::matrix::io::ReadOptions;
 use rowloom::internal::runtime::cluster::agreement::{share, share_numbers, sum};
 use rowloom::internal::runtime::cluster::{Distributed, generate_rows, read_rows};
 use rowloom::internal::runtime::{Cluster, Product, ProductOptions, RowBlock};
-use rowloom::{Csr, Result, Runtime};
+use rowloom::{Csr, Error, Result, Runtime};
 
 use crate::cache::{Options, Typed, Value, lock};
 use crate::error::detached;
 use crate::interrupt::interruptible;
 use crate::of_process::OfProcess;
+use crate::source::Source;
 
 /// The number of columns for which the rows of a file are divided: products with any number use this division.
 const DIVISION_COLUMNS: usize = 8;
@@ -61,6 +63,16 @@ impl Members {
         let cluster = builder.over(self.communicator.clone())?;
         clusters.push(OpenCluster { asked, cluster: cluster.clone() });
         Ok(cluster)
+    }
+
+    /// The source that every rank names, downloaded if it has to be. An error of one rank is an error on all of them.
+    fn source(&self, name: &Path, cancel: &AtomicBool) -> Result<Source> {
+        let named = Source::named(name, cancel);
+        let failure = self.failure(named.as_ref().err().map(ToString::to_string))?;
+        match failure {
+            Some(words) if named.is_ok() => Err(Error::usage(words)),
+            _ => named,
+        }
     }
 
     /// The rank, its host and its words, if another rank failed. All ranks call this, with the words of their own error.
@@ -133,18 +145,20 @@ impl Ranks {
         source: &Path,
     ) -> PyResult<Typed<T>> {
         let (members, asked, source) = (self.members.clone(), options.clone(), source.to_owned());
-        let distribution = interruptible(py, (), move |_| {
-            let cluster = members.get()?.cluster(&asked)?;
+        let distribution = interruptible(py, (), move |cancel| {
+            let members = members.get()?;
+            let source = members.source(&source, cancel)?;
+            let cluster = members.cluster(&asked)?;
             let ranks = cluster.communicator().clone();
             let dtype = if size_of::<T>() == 4 { Dtype::F32 } else { Dtype::F64 };
             let division = cluster.division(DIVISION_COLUMNS, dtype)?;
             // Ranks of one host share its memory.
             let memory_limit_bytes = memory_limit_bytes() / ranks.local_size().max(1) as u64;
-            let read = || match source.to_str().and_then(|text| text.strip_prefix("gen:")) {
-                Some(spec) => generate_rows(&*ranks, spec, SEED, &division, memory_limit_bytes),
-                None => {
+            let read = || match source {
+                Source::Generated(spec) => generate_rows(&*ranks, &spec, SEED, &division, memory_limit_bytes),
+                Source::File(path) => {
                     let options = ReadOptions { memory_limit_bytes, ..ReadOptions::default() };
-                    read_rows(&*ranks, &source, &division, &options)
+                    read_rows(&*ranks, &path, &division, &options)
                 }
             };
             let rows = cluster.runtime().pool().install(read)?;
@@ -228,7 +242,7 @@ fn duplicated(address: usize) -> Result<Arc<dyn Communicator>> {
 
 #[cfg(not(feature = "mpi"))]
 fn duplicated(_address: usize) -> Result<Arc<dyn Communicator>> {
-    Err(rowloom::Error::Internal("a build without MPI has no communicator".into()))
+    Err(Error::Internal("a build without MPI has no communicator".into()))
 }
 
 /// Runs `work` on the distribution of an operator over ranks.

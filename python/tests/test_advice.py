@@ -30,6 +30,21 @@ def test_a_missing_gpu_names_the_devices():
     assert text.endswith('; use devices="cpu"') or "the driver lists" in text
 
 
+def test_a_build_without_emulated_gpus_says_how_to_get_them():
+    a = rowloom.csr("gen:stencil5,n=4", devices="emu:0")
+    try:
+        a @ np.ones(16)
+    except rowloom.DeviceError as error:
+        assert "no emulator; install the package from its sources with emulated GPUs: pip install" in str(error)
+
+
+@pytest.mark.parametrize("of", [lambda a: a, lambda a: a.to_scipy()])
+def test_a_product_of_two_sparse_matrices_names_scipy(of):
+    a = rowloom.csr("gen:stencil5,n=4", devices="cpu")
+    for call in (lambda: a @ of(a), lambda: of(a) @ a, lambda: a.dot(of(a)), lambda: a.matmul(of(a), alpha=2.0)):
+        assert "use SciPy for a product of two sparse matrices: a.to_scipy() @ b.to_scipy()" in message(TypeError, call)
+
+
 def test_a_damaged_cost_model_names_the_command_that_makes_it(tmp_path):
     (tmp_path / "rowloom").mkdir()
     (tmp_path / "rowloom" / "model.toml").write_text("nonsense = 1\n")

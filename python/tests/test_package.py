@@ -1,5 +1,6 @@
 """The package itself: import, types, size."""
 
+import importlib.metadata
 import importlib.resources
 import subprocess
 import sys
@@ -18,6 +19,14 @@ assert len(__import__("os").listdir("/proc/self/task")) == 1
 
 def test_the_package_is_typed():
     assert importlib.resources.files(rowloom).joinpath("py.typed").is_file()
+
+
+def test_the_package_names_its_authors_licence_and_version():
+    metadata = importlib.metadata.metadata("rowloom")
+    assert metadata["Version"] == rowloom.__version__
+    assert "Rowloom developers" in (metadata["Author"] or metadata["Author-email"])
+    assert metadata["License-Expression"] == "MIT OR Apache-2.0"
+    assert metadata["Keywords"] and len(metadata.get_all("Classifier", [])) > 5
 
 
 def test_a_process_ends_without_a_message_while_operators_live():

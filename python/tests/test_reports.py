@@ -28,6 +28,33 @@ def test_a_plan_is_explained_before_and_after_products(a):
     assert a.explain() == a.explain(3)
 
 
+def topics(text):
+    return [line.split(": ", 1)[0] for line in text.splitlines()]
+
+
+def test_a_plan_of_the_cpu_names_device_kernel_reasons_and_predicted_times(a):
+    plan = a.plan(8)
+    assert plan.kernels == ["cpu_csr"]
+    lines = str(plan).splitlines()
+    assert lines[0] == "device: cpu: 900 rows in 1 chunk"
+    assert lines[1] == "kernel: cpu_csr on csr, 1 chunk on cpu"
+    assert topics(str(plan)) == ["device", "kernel", "kernel", "mode", "set-up", "product"]
+    assert "predicted" in lines[-1] and all(line.split(": ", 1)[1] for line in lines)
+
+
+def test_an_explanation_also_has_the_measured_time(a):
+    assert "last product" not in topics(a.explain(8))
+    a @ np.ones((900, 8))
+    assert topics(a.explain()) == ["device", "kernel", "kernel", "mode", "set-up", "product", "last product"]
+
+
+def test_an_explanation_names_every_device_that_computes():
+    a = rowloom.csr("gen:stencil5,n=30", devices="cpu,emu:0")
+    a @ np.ones((900, 8))
+    devices = [line.split(": ")[1] for line in a.explain().splitlines() if line.startswith("device: ")]
+    assert devices == ["cpu", "emu:0"] and len(a.plan(8).kernels) == 2
+
+
 def test_the_last_report_has_the_times_of_the_product(a):
     assert a.last_report is None
     a @ np.ones((900, 3))

@@ -38,6 +38,45 @@ def test_linear_systems_are_solved(a, solver):
     np.testing.assert_allclose(a @ x, b, rtol=1e-6)
 
 
+@pytest.mark.parametrize("solver", [linalg.cg, linalg.gmres, linalg.bicg, linalg.bicgstab, linalg.minres])
+def test_solvers_take_the_operator_itself(a, solver):
+    b = np.random.default_rng(1).random(400)
+    x, failed = solver(a, b, rtol=1e-10)
+    assert failed == 0
+    np.testing.assert_allclose(a @ x, b, rtol=1e-6)
+
+
+def test_the_operator_itself_has_the_methods_that_solvers_use(a):
+    matrix = sparse.random_array((60, 40), density=0.3, format="csr", random_state=2)
+    a, x, y = rowloom.csr(matrix), np.ones((40, 3)), np.ones((60, 3))
+    operator = linalg.aslinearoperator(a)
+    assert operator.shape == (60, 40) and operator.dtype == np.float64
+    for actual, expected in [
+        (a.matvec(x[:, 0]), matrix @ x[:, 0]),
+        (a.matvec(x[:, :1]), matrix @ x[:, :1]),
+        (a.rmatvec(y[:, 0]), matrix.T @ y[:, 0]),
+        (a.matmat(x), matrix @ x),
+        (a.rmatmat(y), matrix.T @ y),
+        (operator @ x, matrix @ x),
+        (operator.H @ y, matrix.T @ y),
+    ]:
+        np.testing.assert_allclose(actual, expected, rtol=1e-13)
+    with pytest.raises(ValueError, match="3 columns"):
+        a.matvec(x)
+    with pytest.raises(ValueError, match="1 dimensions"):
+        a.matmat(x[:, 0])
+
+
+def test_decompositions_take_the_operator_itself(a):
+    expected = linalg.eigsh(a.to_scipy(), k=3, return_eigenvectors=False)
+    np.testing.assert_allclose(linalg.eigsh(a, k=3, return_eigenvectors=False), expected, rtol=1e-9)
+    np.testing.assert_allclose(np.sort(linalg.svds(a, k=3, return_singular_vectors=False)), np.sort(expected), rtol=1e-9)
+    x = np.random.default_rng(3).random((400, 6))
+    values, _ = linalg.lobpcg(a, x.copy(), largest=True, tol=1e-8, maxiter=200)
+    same, _ = linalg.lobpcg(a.to_scipy(), x.copy(), largest=True, tol=1e-8, maxiter=200)
+    np.testing.assert_allclose(values, same, rtol=1e-6)
+
+
 def test_least_squares_are_solved():
     matrix = sparse.random_array((120, 40), density=0.2, format="csr", random_state=4)
     b = np.random.default_rng(1).random(120)

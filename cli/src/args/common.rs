@@ -32,7 +32,7 @@ pub enum ColorChoice {
 pub struct CommonArguments {
     /// Print one JSON object; with =FILE, write it to FILE
     ///
-    /// Without =FILE the object is all that standard output gets. A separate word after --json is never its file: it is an
+    /// Without =FILE, standard output gets the object and nothing else. The file needs the equals sign: a word after a space is an
     /// ordinary argument, and is refused if it ends in .json or cannot be an input.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
           value_hint = ValueHint::FilePath)]

@@ -36,10 +36,10 @@ struct Inner {
     bank: Arc<DeviceBank>,
     model: Option<(PathBuf, Model)>,
     refine: bool,
-    /// Looks at the CUDA cards of `auto` while products already run on the CPU.
-    looking: Mutex<Option<JoinHandle<()>>>,
-    /// The errors of devices that could not be used; set once all devices were looked at.
-    looked: Arc<OnceLock<Option<String>>>,
+    /// Probes the CUDA cards of `auto` while products already run on the CPU.
+    probe_thread: Mutex<Option<JoinHandle<()>>>,
+    /// The errors of devices that could not be used; set once all devices were probed.
+    probe_result: Arc<OnceLock<Option<String>>>,
 }
 
 /// How a runtime is opened; [`Runtime::builder`].
@@ -135,8 +135,9 @@ impl RuntimeBuilder {
         if let Some(reason) = slow_build() {
             SAID.call_once(|| tracing::warn!("{reason}"));
         }
-        let (looking, looked) = (Mutex::new(None), Arc::default());
-        let inner = Inner { machine, pool, devices, bank, model, refine: self.refine, looking, looked };
+        let (probe_thread, probe_result) = (Mutex::new(None), Arc::default());
+        let inner =
+            Inner { machine, pool, devices, bank, model, refine: self.refine, probe_thread, probe_result };
         Ok(Runtime { inner: Arc::new(inner) })
     }
 }
@@ -230,7 +231,7 @@ impl Runtime {
     #[doc(hidden)]
     pub fn start_opening(&self) {
         if self.inner.devices.has_cuda() {
-            self.look();
+            self.start_probe();
         }
     }
 
@@ -238,7 +239,7 @@ impl Runtime {
     /// that keeps its runtimes in static variables, which are never dropped, calls this at its end.
     #[doc(hidden)]
     pub fn finish_opening(&self) {
-        let thread = self.inner.looking.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.inner.probe_thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }
@@ -324,33 +325,33 @@ impl Runtime {
         }
     }
 
-    /// Starts to look for CUDA cards and to open them, on a thread of its own. Returns at once.
-    pub(crate) fn look(&self) {
-        let mut looking = self.inner.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        if looking.is_some() || self.inner.looked.get().is_some() {
+    /// Starts to probe CUDA cards and to open them, on a thread of its own. Returns at once.
+    pub(crate) fn start_probe(&self) {
+        let mut probe_thread = self.inner.probe_thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if probe_thread.is_some() || self.inner.probe_result.get().is_some() {
             return;
         }
         if !may_have_nvidia_gpu() {
-            let _ = self.inner.looked.set(Some("this machine has no NVIDIA GPU".into()));
+            let _ = self.inner.probe_result.set(Some("this machine has no NVIDIA GPU".into()));
             return;
         }
-        let Inner { devices, bank, looked, .. } = &*self.inner;
-        let (devices, bank, looked) = (devices.clone(), bank.clone(), looked.clone());
+        let Inner { devices, bank, probe_result, .. } = &*self.inner;
+        let (devices, bank, probe_result) = (devices.clone(), bank.clone(), probe_result.clone());
         let thread = std::thread::Builder::new().name("open GPUs".into());
         let spawned = thread.spawn(move || {
             let failed = open_cards(&devices, &bank).err().map(|error| error.message());
-            let _ = looked.set(failed);
+            let _ = probe_result.set(failed);
         });
         match spawned {
-            Ok(handle) => *looking = Some(handle),
-            Err(error) => drop(self.inner.looked.set(Some(error.to_string()))),
+            Ok(handle) => *probe_thread = Some(handle),
+            Err(error) => drop(self.inner.probe_result.set(Some(error.to_string()))),
         }
     }
 
     /// Whether cards are being opened now.
-    pub(crate) fn is_looking(&self) -> bool {
-        let looking = self.inner.looking.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        looking && self.inner.looked.get().is_none()
+    pub(crate) fn is_probing(&self) -> bool {
+        let has_started = self.inner.probe_thread.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        has_started && self.inner.probe_result.get().is_none()
     }
 
     /// The profiles of the CPU and of the GPUs that the system lists, without starting the CUDA driver.
@@ -358,14 +359,14 @@ impl Runtime {
         self.resolving(options).listed(&self.inner.machine.gpus)
     }
 
-    /// Waits until the look at the cards has ended. It must have been started.
-    pub(crate) fn wait_for_look(&self) {
-        self.inner.looked.wait();
+    /// Waits until the probe of the cards has ended. It must have been started.
+    pub(crate) fn wait_for_probe(&self) {
+        self.inner.probe_result.wait();
     }
 
-    /// Whether the look at the cards has ended; `Some(Err)` with the reason where there is none to use.
-    pub(crate) fn looked(&self) -> Option<std::result::Result<(), &str>> {
-        self.inner.looked.get().map(|failed| failed.as_deref().map_or(Ok(()), Err))
+    /// The result of the probe, once it has ended; `Err` with the reason where no card can be used.
+    pub(crate) fn probe_result(&self) -> Option<std::result::Result<(), &str>> {
+        self.inner.probe_result.get().map(|failed| failed.as_deref().map_or(Ok(()), Err))
     }
 }
 
@@ -389,7 +390,7 @@ fn forbid_registering(resolved: &mut Resolved, options: &ProductOptions) {
 impl Drop for Inner {
     fn drop(&mut self) {
         // A process that ends while the driver starts may crash.
-        if let Some(thread) = self.looking.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(thread) = self.probe_thread.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();
         }
     }

@@ -373,7 +373,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     /// Proposes alternatives as devices become known and as times are measured.
     fn propose_more(&mut self) {
         if self.cpu_rates.is_some() && self.rates.is_none() {
-            self.look_for_cards();
+            self.probe_cards();
         }
         if self.options.fixes_shares() {
             return;
@@ -387,7 +387,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             return;
         }
         // Threads that open GPUs interrupt those of the CPU.
-        if self.cpu_rates.is_some() && self.rates.is_none() && self.runtime.is_looking() {
+        if self.cpu_rates.is_some() && self.rates.is_none() && self.runtime.is_probing() {
             self.course.record_untimed(report.seconds());
             return;
         }

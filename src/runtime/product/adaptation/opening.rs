@@ -11,16 +11,16 @@ const FASTEST_LINK_GB_PER_S: f64 = 64.0;
 
 impl<T: Kernels> Adaptation<'_, T> {
     /// For `auto`: opens cards where the products that remain pay for it, and proposes them once they are open.
-    pub(super) fn look_for_cards(&mut self) {
-        if self.runtime.looked().is_none() {
-            if !self.runtime.is_looking() && self.opening_pays() {
-                self.runtime.look();
+    pub(super) fn probe_cards(&mut self) {
+        if self.runtime.probe_result().is_none() {
+            if !self.runtime.is_probing() && self.opening_pays() {
+                self.runtime.start_probe();
             }
-            if self.runtime.is_looking() && self.course.waits(OPENING_SECONDS) {
-                self.runtime.wait_for_look();
+            if self.runtime.is_probing() && self.course.waits(OPENING_SECONDS) {
+                self.runtime.wait_for_probe();
             }
         }
-        match self.runtime.looked() {
+        match self.runtime.probe_result() {
             None => return,
             Some(Err(reason)) => {
                 self.notes.push(format!("no GPU can be used; the CPU computes everything ({reason})"));

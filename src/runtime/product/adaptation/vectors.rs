@@ -80,9 +80,9 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         if cpu_s < OPENING_SECONDS {
             return Ok(cpu);
         }
-        self.runtime.look();
-        self.runtime.wait_for_look();
-        if self.runtime.looked() != Some(Ok(())) {
+        self.runtime.start_probe();
+        self.runtime.wait_for_probe();
+        if self.runtime.probe_result() != Some(Ok(())) {
             return Ok(cpu);
         }
         let all = self.runtime.resolve(&self.options)?;
