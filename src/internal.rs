@@ -13,20 +13,20 @@
 //! | 1 | `threads` | threads outside the thread pool |
 //! | 2 | `toml_file` | TOML files; errors name file and line |
 //! | 2 | `fetch` | matrices of the SuiteSparse collection, downloaded and kept |
-//! | 2 | `matrix` | formats, conversions, statistics, generators, files |
 //! | 2 | `machine` | cores, caches, memory, limits, GPUs; thread binding |
 //! | 2 | `trace` | spans of a run on one clock; writing, reading and summarising Chrome traces |
-//! | 3 | `kernel` | kernel table with requirements and summation orders; CPU kernels, references, verification |
-//! | 4 | `cost` | the cost model: predicted times of kernels and copies per device |
-//! | 4 | `graph` | the immutable task graph and its validation |
-//! | 5 | `work` | a product as work: weights of rows, bytes of a chunk, merging of slices |
-//! | 6 | `plan` | chunks, devices, kernels, memory and reasons as plain data; the resulting graph |
-//! | 6 | `device` | the device trait and its back ends; the policy of timeouts and faults; communicators between ranks |
-//! | 7 | `mpi` | ranks that are processes of an MPI job |
-//! | 7 | `exec` | the coordinator: readiness, slots, choices, faults, watchdog |
-//! | 8 | `adapt` | decisions from plans and measured times: processors, shares, what is remembered |
-//! | 9 | `runtime` | the API: runtime, product, vectors, cluster; recovery, reports |
-//! | 10 | `solver` | eigenvalue solvers |
+//! | 3 | `matrix` | formats, conversions, statistics, generators, files |
+//! | 4 | `kernel` | kernel table with requirements and summation orders; CPU kernels, references, verification |
+//! | 5 | `cost` | the cost model: predicted times of kernels and copies per device |
+//! | 5 | `graph` | the immutable task graph and its validation |
+//! | 6 | `work` | a product as work: weights of rows, bytes of a chunk, merging of slices |
+//! | 7 | `plan` | chunks, devices, kernels, memory and reasons as plain data; the resulting graph |
+//! | 7 | `device` | the device trait and its back ends; the policy of timeouts and faults; communicators between ranks |
+//! | 8 | `mpi` | ranks that are processes of an MPI job |
+//! | 8 | `exec` | the coordinator: readiness, slots, choices, faults, watchdog |
+//! | 9 | `adapt` | decisions from plans and measured times: processors, shares, what is remembered |
+//! | 10 | `runtime` | the API: runtime, product, vectors, cluster; recovery, reports |
+//! | 11 | `solver` | eigenvalue solvers |
 //!
 //! The CPU's vector kernels are a separate crate below all layers, `kernels/cpu`.
 

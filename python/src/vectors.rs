@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use rowloom::internal::device::Place;
+use rowloom::internal::device::MemoryPlace;
 use rowloom::internal::matrix::{Csr, MultiVector};
 use rowloom::internal::runtime;
 use rowloom::{Error, Result};
@@ -215,10 +215,10 @@ impl<T: Value> Held<T> {
 }
 
 /// A place as DLPack numbers it.
-fn device_of(place: Place) -> (i32, i32) {
+fn device_of(place: MemoryPlace) -> (i32, i32) {
     match place {
-        Place::Host => (dlpack::HOST, 0),
-        Place::Card(card) => (dlpack::CUDA, card as i32),
+        MemoryPlace::Host => (dlpack::HOST, 0),
+        MemoryPlace::Card(card) => (dlpack::CUDA, card as i32),
     }
 }
 

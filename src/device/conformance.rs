@@ -8,8 +8,8 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::{
-    Argument, Completion, Device, FaultKind, Fence, LaneKind, Launch, Memory, MemoryRange, Operation,
-    PinnedRange, Reports, RowBytes, Transfer, borrow_scope,
+    Argument, Completion, Device, FaultKind, Fence, HostTransfer, LaneKind, Launch, Memory, MemoryRange,
+    Operation, PinnedRange, Reports, RowBytes, borrow_scope,
 };
 use crate::graph::{Demand, DeviceId};
 use crate::kernel::KernelId;
@@ -358,8 +358,8 @@ fn borrowed_memory_is_copied_in_place(subject: &mut Subject<'_>) {
         let device = |begin, end| MemoryRange { memory, begin, end };
         let host = |pinned: &super::Pinned, begin, end| PinnedRange { pinned: pinned.clone(), begin, end };
         let copies = vec![
-            Transfer::whole(host(&head, 10, 100), device(0, 90)),
-            Transfer::whole(host(&tail, 0, 150), device(90, 240)),
+            HostTransfer::whole(host(&head, 10, 100), device(0, 90)),
+            HostTransfer::whole(host(&tail, 0, 150), device(90, 240)),
         ];
         let first = subject.submit(up, Operation::Upload(copies), &[]);
         if !subject.device.describe().stream_ordered {
@@ -367,7 +367,7 @@ fn borrowed_memory_is_copied_in_place(subject: &mut Subject<'_>) {
         }
         // Rows of 40 bytes with a pitch of 60 on the device and 100 in host memory.
         let rows = RowBytes { bytes: 40, pitch_bytes: 60, host_pitch_bytes: 100 };
-        let transfer = Transfer { host: host(&back, 200, 600), device: device(0, 240), rows };
+        let transfer = HostTransfer { host: host(&back, 200, 600), device: device(0, 240), rows };
         let second = subject.submit(down, Operation::Download(transfer), &[first]);
         subject.expect_success_of([first, second]);
         subject.device.mark_synchronized();

@@ -56,7 +56,7 @@ impl StreamHandle {
 
 /// Where the memory of a device is, for other libraries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum MemoryPlace {
     /// In host memory, as that of an emulated device.
     Host,
     /// In the memory of the card with this number, in its primary context.

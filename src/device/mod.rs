@@ -67,11 +67,11 @@ pub use direct::{
 #[cfg(feature = "emulator")]
 pub use emulated::EmulatedDevice;
 pub use emulated_options::{EmulatedOptions, Faults};
-pub use foreign::{ForeignMemory, Place, StreamHandle};
+pub use foreign::{ForeignMemory, MemoryPlace, StreamHandle};
 pub use network::Network;
 pub use operation::{
-    Argument, EntryLaunch, Launch, LibraryGemm, MemoryRange, Operation, PinnedRange, RankMessage, RowBytes,
-    Transfer,
+    Argument, EntryLaunch, HostTransfer, Launch, LibraryGemm, MemoryRange, Operation, PinnedRange,
+    RankMessage, RowBytes,
 };
 pub use peer::{PeerCopy, PeerMemory};
 pub use pinned::{Pinned, PinnedRead, PinnedWrite};
@@ -251,7 +251,7 @@ pub trait Device<'run> {
     }
 
     /// Where its memory is, for other libraries; `None` if they cannot use it.
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<MemoryPlace> {
         None
     }
 

@@ -61,7 +61,7 @@ impl RowBytes {
 
 /// A copy between host memory and device memory, in either direction.
 #[derive(Debug, Clone)]
-pub struct Transfer {
+pub struct HostTransfer {
     /// The range in host memory.
     pub host: PinnedRange,
     /// The range in device memory.
@@ -70,7 +70,7 @@ pub struct Transfer {
     pub rows: RowBytes,
 }
 
-impl Transfer {
+impl HostTransfer {
     /// A contiguous copy between two ranges of the same length.
     pub fn whole(host: PinnedRange, device: MemoryRange) -> Self {
         Self { host, device, rows: RowBytes::ALL }
@@ -210,9 +210,9 @@ pub enum Operation<'run> {
     /// A job on the host that uses one thread and ends before another thread would be awake. The thread that submits it runs it.
     ShortJob(Box<dyn FnOnce() -> Result<()> + Send + 'run>),
     /// Copies from pinned host memory to the device, one after the other.
-    Upload(Vec<Transfer>),
+    Upload(Vec<HostTransfer>),
     /// A copy from device memory to pinned host memory.
-    Download(Transfer),
+    Download(HostTransfer),
     /// A copy from the memory of another device, on an upload lane. The caller submits it after the operation that wrote the bytes
     /// has completed, and changes them after the copy has completed.
     PeerCopy(PeerCopy),
@@ -249,12 +249,12 @@ impl Operation<'_> {
 
     /// A contiguous copy to the device.
     pub fn upload(from: PinnedRange, to: MemoryRange) -> Self {
-        Self::Upload(vec![Transfer::whole(from, to)])
+        Self::Upload(vec![HostTransfer::whole(from, to)])
     }
 
     /// A contiguous copy to the host.
     pub fn download(from: MemoryRange, to: PinnedRange) -> Self {
-        Self::Download(Transfer::whole(to, from))
+        Self::Download(HostTransfer::whole(to, from))
     }
 }
 
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn rows_with_different_pitches_are_copied_one_by_one_and_bounds_are_checked() {
         let pinned = Pinned::pageable(100).unwrap();
-        let transfer = |begin, end, rows| Transfer {
+        let transfer = |begin, end, rows| HostTransfer {
             host: PinnedRange { pinned: pinned.clone(), begin, end },
             device: MemoryRange { memory: Memory(0), begin: 8, end: 32 },
             rows,

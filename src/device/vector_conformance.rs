@@ -8,8 +8,8 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::{
-    Completion, Device, DeviceFactors, DeviceRows, Fault, Fence, LaneKind, MemoryRange, Operation,
-    PinnedRange, Reports, RowBytes, Transfer, VectorLaunch,
+    Completion, Device, DeviceFactors, DeviceRows, Fault, Fence, HostTransfer, LaneKind, MemoryRange,
+    Operation, PinnedRange, Reports, RowBytes, VectorLaunch,
 };
 use crate::graph::{Demand, DeviceId};
 use crate::kernel::cpu::Kernels;
@@ -127,7 +127,7 @@ impl<'pool> Subject<'pool> {
                 host_pitch_bytes: from.columns * size,
             };
             let host = PinnedRange { pinned: pinned.clone(), begin: 0, end: bytes };
-            let transfer = Transfer { host, device: from.memory, rows };
+            let transfer = HostTransfer { host, device: from.memory, rows };
             self.run(LaneKind::Download, Operation::Download(transfer)).unwrap();
             bytemuck::cast_slice_mut(&mut values).copy_from_slice(&pinned.read().unwrap());
         }

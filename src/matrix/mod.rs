@@ -21,6 +21,7 @@ mod ndarray_arrays;
 mod refusal_tests;
 pub mod scalar;
 pub mod sell;
+mod sources;
 #[cfg(feature = "sprs")]
 mod sprs_matrices;
 pub mod spy;

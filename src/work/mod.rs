@@ -13,7 +13,7 @@ mod dense;
 mod facts;
 mod fingerprint;
 pub mod gemm;
-mod held;
+mod held_rows;
 mod kind;
 mod operands;
 mod pitch;
@@ -23,7 +23,7 @@ mod uniform;
 
 pub use facts::{Count, Facts, Size};
 pub use fingerprint::Fingerprint;
-pub use held::{COPY_BYTES_PER_TASK, HeldRows};
+pub use held_rows::{COPY_BYTES_PER_TASK, HeldRows};
 pub use kind::{Footprint, Forms, KernelRequest, Kind, Layouts, Work};
 pub use operands::{Combine, MAX_PART, Output, SharedBytes, XChoice, XPlan, XRows, owned_rows_of_x};
 pub use pitch::{XOrder, pitch_bytes};

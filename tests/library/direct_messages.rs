@@ -25,15 +25,16 @@ fn direct_ranks(ranks: usize) -> Vec<Arc<dyn Communicator>> {
 
 /// The kind of a task, if it belongs to a message between ranks.
 fn message_kind(report: &RunReport, task: usize) -> Option<TaskKind> {
-    let planned = &report.rounds[0].planned.planned;
-    let task = &planned.graph.tasks()[task];
-    let is_message = matches!(planned.items[task.item as usize], Item::ToRank { .. } | Item::FromRank { .. });
+    let planned = &report.rounds[0].planned;
+    let task = &planned.graph().tasks()[task];
+    let is_message =
+        matches!(planned.items()[task.item as usize], Item::ToRank { .. } | Item::FromRank { .. });
     is_message.then_some(task.kind)
 }
 
 /// Number of tasks of messages between ranks of each kind.
 fn message_tasks(report: &RunReport, kind: TaskKind) -> usize {
-    let tasks = report.rounds[0].planned.planned.graph.tasks().len();
+    let tasks = report.rounds[0].planned.graph().tasks().len();
     (0..tasks).filter(|&task| message_kind(report, task) == Some(kind)).count()
 }
 
@@ -108,13 +109,13 @@ fn rows_are_packed_sent_received_and_stored_without_copies_to_the_host() {
         assert_eq!(kinds(&direct), [1, 1, 2, 0, 0], "a gather kernel and one that stores rows");
         assert_eq!(direct.link_bytes(), (0, 0));
         assert!(staged.link_bytes().0 > 0);
-        let graph = &direct.rounds[0].planned.planned.graph;
+        let graph = direct.rounds[0].planned.graph();
         let find = |kind: TaskKind, item: &dyn Fn(&Item) -> bool| {
-            let planned = &direct.rounds[0].planned.planned;
+            let planned = &direct.rounds[0].planned;
             let is_found = |task: &rowloom::internal::graph::Task| {
-                task.kind == kind && item(&planned.items[task.item as usize])
+                task.kind == kind && item(&planned.items()[task.item as usize])
             };
-            TaskId(planned.graph.tasks().iter().position(is_found).unwrap() as u32)
+            TaskId(planned.graph().tasks().iter().position(is_found).unwrap() as u32)
         };
         let to = |item: &Item| matches!(item, Item::ToRank { .. });
         let from = |item: &Item| matches!(item, Item::FromRank { .. });

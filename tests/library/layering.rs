@@ -42,7 +42,8 @@ fn the_table_has_every_module_once_and_no_other() {
 fn imports_of_higher_and_equal_layers_are_found() {
     let found = |module, code| layers().upward_paths(module, code).len();
     assert_eq!(found("matrix", "use crate::kernel::TABLE;"), 1);
-    assert_eq!(found("matrix", "use crate::machine::Machine;"), 1);
+    assert_eq!(found("trace", "use crate::machine::Machine;"), 1);
+    assert_eq!(found("machine", "use crate::matrix::Csr;"), 1);
     assert_eq!(found("matrix", "let pool = crate::runtime::Pool::new();"), 1);
     assert_eq!(found("matrix", "let pool = crate::internal::runtime::Pool::new();"), 1);
     assert_eq!(found("kernel", "pub(crate) use crate::{error::{Error, Result}, runtime, matrix::Csr};"), 1);

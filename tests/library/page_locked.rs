@@ -30,7 +30,7 @@ fn tasks(product: &Product<'_, f64>, kind: TaskKind) -> usize {
     let of_round = |graph: &rowloom::internal::graph::Graph| {
         graph.tasks().iter().filter(|task| task.kind == kind).count()
     };
-    rounds.iter().map(|round| of_round(&round.planned.planned.graph)).sum()
+    rounds.iter().map(|round| of_round(round.planned.graph())).sum()
 }
 
 #[test]

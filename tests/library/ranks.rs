@@ -338,7 +338,7 @@ fn interior_rows_are_computed_before_the_rows_of_other_ranks_arrive() {
         let mut product = cluster.product(block(cluster, &a, 4)).columns(4).build().unwrap();
         multiplied(&mut product, true).unwrap();
         let report = product.last_report().unwrap();
-        let graph = &report.rounds[0].planned.planned.graph;
+        let graph = report.rounds[0].planned.graph();
         let kinds = |kind| graph.tasks().iter().filter(move |task| task.kind == kind).count();
         let chunks = (0..graph.tasks().len() as u32).map(TaskId);
         let chunks = chunks.filter(|task| graph.tasks()[task.0 as usize].kind == TaskKind::CpuCompute);

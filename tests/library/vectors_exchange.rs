@@ -46,10 +46,10 @@ fn interior_rows_wait_for_no_copy_and_boundary_rows_do() {
     // Two devices: each has interior rows and one boundary.
     assert_eq!(plan.chunks.len(), 4);
     let report = product.last_report().unwrap();
-    let planned = &report.rounds[0].planned.planned;
+    let planned = &report.rounds[0].planned;
     let (mut interior, mut boundary) = (0, 0);
-    for (number, task) in planned.graph.tasks().iter().enumerate() {
-        let (Item::Chunk(chunk), TaskKind::Kernel) = (planned.items[task.item as usize], task.kind) else {
+    for (number, task) in planned.graph().tasks().iter().enumerate() {
+        let (Item::Chunk(chunk), TaskKind::Kernel) = (planned.items()[task.item as usize], task.kind) else {
             continue;
         };
         let chunk = &plan.chunks[chunk as usize];
@@ -64,7 +64,7 @@ fn interior_rows_wait_for_no_copy_and_boundary_rows_do() {
         };
         let needs_others =
             (begin..end).any(|row| a.view().row(row).0.iter().any(|&column| !own(column as usize)));
-        assert_eq!(comes_after(&planned.graph, TaskId(number as u32), TaskKind::PeerCopy), needs_others);
+        assert_eq!(comes_after(&planned.graph(), TaskId(number as u32), TaskKind::PeerCopy), needs_others);
         *(if needs_others { &mut boundary } else { &mut interior }) += 1;
     }
     assert_eq!((interior, boundary), (2, 2));

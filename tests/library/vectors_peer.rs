@@ -49,7 +49,7 @@ fn two_products(devices: &str, a: &Csr<f64>, k: usize) -> (MultiVector<f64>, Opt
 /// Number of completed tasks of a kind.
 fn count(report: &RunReport, kind: TaskKind) -> usize {
     let tasks = report.rounds.iter().flat_map(|round| {
-        let graph = &round.planned.planned.graph;
+        let graph = round.planned.graph();
         round.outcome.records.iter().map(|record| graph.tasks()[record.task.index()].kind)
     });
     tasks.filter(|of| *of == kind).count()
@@ -138,7 +138,7 @@ fn a_simulated_pair_copies_rows_over_the_link_of_the_receiver_only() {
     let report = product.last_report().cloned().unwrap();
     assert_eq!(report.link_bytes(), (0, 0));
     assert_eq!(report.peer_bytes(), product.exchanged_rows().unwrap() as u64 * k * 8);
-    let graph = &report.rounds[0].planned.planned.graph;
+    let graph = report.rounds[0].planned.graph();
     for task in graph.tasks().iter().filter(|task| task.kind == TaskKind::PeerCopy) {
         assert!(task.demand.link_bytes > 0 && task.demand.host_bytes == 0 && task.demand.alone_ns > 0);
     }

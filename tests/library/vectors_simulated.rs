@@ -49,7 +49,7 @@ fn a_simulated_product_runs_the_same_tasks_as_an_emulated_one() {
         let (x, mut y) = (product.vectors().unwrap(), product.vectors().unwrap());
         product.apply_into(&x, &mut y).unwrap();
         let report = product.last_report().unwrap();
-        let graph = &report.rounds[0].planned.planned.graph;
+        let graph = report.rounds[0].planned.graph();
         let mut kinds: Vec<TaskKind> = graph.tasks().iter().map(|task| task.kind).collect();
         kinds.sort_by_key(|kind| kind.name());
         kinds

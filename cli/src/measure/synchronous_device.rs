@@ -7,8 +7,8 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, unbounded};
 
 use rowloom::internal::device::{
-    Completion, Fault, FaultKind, LaneKind, Launch, Memory, MemoryRange, Operation, Pinned, PinnedRange,
-    Reports, RowBytes, Transfer,
+    Completion, Fault, FaultKind, HostTransfer, LaneKind, Launch, Memory, MemoryRange, Operation, Pinned,
+    PinnedRange, Reports, RowBytes,
 };
 use rowloom::internal::error::{Error, Result};
 use rowloom::internal::graph::{Demand, DeviceId};
@@ -109,7 +109,7 @@ impl SynchronousDevice {
     ) -> Result<R> {
         let pinned = self.pinned(from.bytes())?;
         let host = PinnedRange { pinned: pinned.clone(), begin: 0, end: from.bytes() };
-        self.run(LaneKind::Download, Operation::Download(Transfer { host, device: from, rows }))
+        self.run(LaneKind::Download, Operation::Download(HostTransfer { host, device: from, rows }))
             .map_err(self.error())?;
         let bytes = pinned.read().map_err(self.error())?;
         Ok(read(&bytes[..from.bytes() as usize]))

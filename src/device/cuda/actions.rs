@@ -15,7 +15,7 @@ use super::fault_kernels::FaultKernel;
 use super::modules::{Modules, Selected};
 use super::shared::Shared;
 use super::{Fault, FaultKind, Launch};
-use crate::device::Transfer;
+use crate::device::HostTransfer;
 use crate::kernel::cuda::{CudaKernel, EntryPoint, LaunchShape, Variant};
 use crate::matrix::Dtype;
 
@@ -99,7 +99,7 @@ pub enum Function {
 }
 
 /// The driver copy of a checked transfer.
-pub fn copy(transfer: &Transfer, host: *mut u8, card: u64) -> Copy {
+pub fn copy(transfer: &HostTransfer, host: *mut u8, card: u64) -> Copy {
     if transfer.is_contiguous() {
         let bytes = transfer.device.bytes() as usize;
         return Copy { host, card, bytes, rows: 1, host_pitch: bytes, card_pitch: bytes };

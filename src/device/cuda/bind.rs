@@ -4,7 +4,7 @@ use super::actions::{Action, BoundEntry, copy};
 use super::completion_thread::HeldMemory;
 use super::cublas::CublasProduct;
 use super::{CudaDevice, misuse};
-use crate::device::{Argument, EntryLaunch, Fault, LaneKind, Launch, MemoryRange, Operation, Transfer};
+use crate::device::{Argument, EntryLaunch, Fault, HostTransfer, LaneKind, Launch, MemoryRange, Operation};
 use crate::kernel::cuda::{CudaKernel, Parameter};
 
 impl CudaDevice {
@@ -20,7 +20,7 @@ impl CudaDevice {
     }
 
     /// Card address of a transfer's first byte; a fault unless all rows are inside both memories.
-    fn check_transfer(&self, transfer: &Transfer) -> Result<u64, Fault> {
+    fn check_transfer(&self, transfer: &HostTransfer) -> Result<u64, Fault> {
         if !transfer.is_sound() {
             return Err(misuse(format!(
                 "invalid copy between {} bytes of device memory and bytes {}..{} of {} pinned bytes",

@@ -72,7 +72,7 @@ use super::pinned::{PinnedRead, PinnedWrite};
 use super::sync;
 use super::{
     Description, Device, DirectMemory, Fault, FaultKind, Fence, ForeignMemory, HostMemory, LaneInfo,
-    LaneKind, Launch, Memory, Operation, PeerMemory, Pinned, Place, Registration, Reports, StableBytes,
+    LaneKind, Launch, Memory, MemoryPlace, Operation, PeerMemory, Pinned, Registration, Reports, StableBytes,
     StreamHandle,
 };
 use crate::graph::Demand;
@@ -248,9 +248,9 @@ impl<'run> Device<'run> for CudaDevice {
         self.adopt_memory(&memory)
     }
 
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<MemoryPlace> {
         let card = card_number(&self.description.name)?;
-        self.options.primary_context.then_some(Place::Card(card))
+        self.options.primary_context.then_some(MemoryPlace::Card(card))
     }
 
     fn address_of(&self, memory: Memory) -> Option<u64> {

@@ -19,7 +19,7 @@ use super::processor::Processor;
 use super::race_detector::{LANES, Stamp};
 use super::silent_fault::SilentFault;
 use crate::device::pinned::{PinnedRead, PinnedWrite};
-use crate::device::{Fault, FaultKind, Fence, Reports, RowBytes, Transfer};
+use crate::device::{Fault, FaultKind, Fence, HostTransfer, Reports, RowBytes};
 use crate::trace::Clock;
 
 /// The longest random delay before an operation.
@@ -35,7 +35,7 @@ pub struct DeviceBytes {
 /// A copy with its range of device memory. It holds its host memory from submission to completion, as a card does.
 pub struct Copy<Host> {
     pub place: DeviceBytes,
-    pub transfer: Transfer,
+    pub transfer: HostTransfer,
     pub host: Host,
 }
 

@@ -56,9 +56,9 @@ use silent_fault::{Silent, SilentFault};
 
 use super::memories::Memories;
 use super::{
-    Description, Device, DirectMemory, EmulatedOptions, Fault, FaultKind, Fence, ForeignMemory, LaneInfo,
-    LaneKind, Memory, MemoryRange, Operation, PeerMemory, Pinned, Place, Registration, Reports, StableBytes,
-    Transfer,
+    Description, Device, DirectMemory, EmulatedOptions, Fault, FaultKind, Fence, ForeignMemory, HostTransfer,
+    LaneInfo, LaneKind, Memory, MemoryPlace, MemoryRange, Operation, PeerMemory, Pinned, Registration,
+    Reports, StableBytes,
 };
 use crate::graph::Demand;
 use crate::trace::Clock;
@@ -172,7 +172,7 @@ impl EmulatedDevice {
     /// The copy of a checked transfer, with the host memory that `hold` takes.
     fn copy<Host>(
         &self,
-        transfer: Transfer,
+        transfer: HostTransfer,
         hold: impl FnOnce(&Pinned) -> Result<Host, Fault>,
     ) -> Result<Copy<Host>, Fault> {
         check_lengths(&transfer)?;
@@ -307,8 +307,8 @@ impl<'run> Device<'run> for EmulatedDevice {
         Ok(memory)
     }
 
-    fn place(&self) -> Option<Place> {
-        Some(Place::Host)
+    fn place(&self) -> Option<MemoryPlace> {
+        Some(MemoryPlace::Host)
     }
 
     fn address_of(&self, memory: Memory) -> Option<u64> {
@@ -412,8 +412,8 @@ fn misuse(message: String) -> Fault {
     Fault::new(FaultKind::Misuse, message)
 }
 
-fn check_lengths(transfer: &Transfer) -> Result<(), Fault> {
-    let Transfer { host: pinned, device: memory, .. } = transfer;
+fn check_lengths(transfer: &HostTransfer) -> Result<(), Fault> {
+    let HostTransfer { host: pinned, device: memory, .. } = transfer;
     if !transfer.is_sound() {
         return Err(misuse(format!(
             "invalid copy between {} bytes of device memory and bytes {}..{} of {} pinned bytes",

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::device::page_locks::PageLocks;
-use crate::device::{Fault, FaultKind, StableBytes, Transfer};
+use crate::device::{Fault, FaultKind, HostTransfer, StableBytes};
 
 /// The registered ranges.
 static RANGES: Mutex<PageLocks<()>> = Mutex::new(PageLocks::new());
@@ -58,7 +58,7 @@ pub fn is_registered(address: usize) -> bool {
 }
 
 /// A fault if the host bytes of a copy begin in a registered range and end outside of it.
-pub fn check_copy(transfer: &Transfer) -> Result<(), Fault> {
+pub fn check_copy(transfer: &HostTransfer) -> Result<(), Fault> {
     let first = transfer.host.pinned.address() + transfer.host.begin as usize;
     let last = transfer.pieces().map(|(_, at, bytes)| (at + bytes) as usize).max().unwrap_or(0);
     match ranges().range_at(first) {
@@ -109,7 +109,7 @@ mod tests {
         let transfer = |begin: u64, end: u64| {
             let device = MemoryRange { memory: Memory(0), begin: 0, end: end - begin };
             let host = PinnedRange { pinned: pinned.clone(), begin, end };
-            check_copy(&Transfer { host, device, rows: RowBytes::ALL })
+            check_copy(&HostTransfer { host, device, rows: RowBytes::ALL })
         };
         transfer(0, 300).unwrap();
         let address = pinned.address();

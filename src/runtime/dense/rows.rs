@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::operand::DenseOperand;
-use crate::device::{BorrowScope, DeviceRows, MemoryRange, Pinned, PinnedRange, RowBytes, Transfer};
+use crate::device::{BorrowScope, DeviceRows, HostTransfer, MemoryRange, Pinned, PinnedRange, RowBytes};
 use crate::error::{Error, Result};
 use crate::matrix::{MultiVector, MultiVectorView, Scalar};
 use crate::plan::Plan;
@@ -103,7 +103,7 @@ impl<'a, T: Scalar> DenseA<'a, T> {
     }
 
     /// The copies of rows from `a`, the whole matrix, to `to`.
-    pub fn copies_in_place(&self, rows: Range<usize>, a: &Pinned, to: MemoryRange) -> Vec<Transfer> {
+    pub fn copies_in_place(&self, rows: Range<usize>, a: &Pinned, to: MemoryRange) -> Vec<HostTransfer> {
         let view = self.0.view();
         let (row_bytes, pitch_bytes) = ((view.k() * size_of::<T>()) as u64, self.pitch_bytes());
         let host_pitch_bytes = (view.leading_dimension() * size_of::<T>()) as u64;
@@ -116,10 +116,10 @@ impl<'a, T: Scalar> DenseA<'a, T> {
         let up_to_last = |pitch: u64| (count - 1) * pitch + row_bytes;
         if host_pitch_bytes == pitch_bytes || count == 1 {
             let bytes = up_to_last(pitch_bytes);
-            return vec![Transfer::whole(host(bytes), MemoryRange { end: to.begin + bytes, ..to })];
+            return vec![HostTransfer::whole(host(bytes), MemoryRange { end: to.begin + bytes, ..to })];
         }
         let rows = RowBytes { bytes: row_bytes, pitch_bytes, host_pitch_bytes };
-        vec![Transfer { host: host(up_to_last(host_pitch_bytes)), device: to, rows }]
+        vec![HostTransfer { host: host(up_to_last(host_pitch_bytes)), device: to, rows }]
     }
 }
 

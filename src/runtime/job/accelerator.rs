@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::device::{Fault, Memory, MemoryRange, Operation, Pinned, PinnedRange, RowBytes, Transfer};
+use crate::device::{Fault, HostTransfer, Memory, MemoryRange, Operation, Pinned, PinnedRange, RowBytes};
 use crate::error::{Error, Result};
 use crate::matrix::{MultiVectorView, Scalar};
 use crate::plan::{Chunk, Mode, Plan, Slots, XPlan, XRows};
@@ -319,7 +319,7 @@ impl Accelerator {
         let begin = first * host_pitch_bytes;
         let end = if strided { pinned.bytes() as u64 } else { begin + device.bytes() };
         let host = PinnedRange { pinned: pinned.clone(), begin, end };
-        Ok(Operation::Upload(vec![Transfer { host, device, rows }]))
+        Ok(Operation::Upload(vec![HostTransfer { host, device, rows }]))
     }
 
     /// The range of a slice of Y with `rows` rows.
@@ -352,7 +352,7 @@ impl Accelerator {
         }
         let (bytes, pitch_bytes) = (self.row_bytes, self.pitch_bytes);
         let rows = RowBytes { bytes, pitch_bytes, host_pitch_bytes: pitch_bytes };
-        Ok(Operation::Download(Transfer { host: to, device: from, rows }))
+        Ok(Operation::Download(HostTransfer { host: to, device: from, rows }))
     }
 
     /// Columns of X and Y.

@@ -94,7 +94,7 @@ impl<'scope, J: Job> JobBinder<'scope, '_, '_, '_, J> {
     ) -> Result<Operation<'scope>> {
         let (shared, kind) = (self.shared, task.kind);
         let accelerator = shared.accelerator(device)?;
-        let pools = self.planned.planned.pools.get(device.index());
+        let pools = self.planned.pools().get(device.index());
         let pools = pools.ok_or_else(|| Error::Internal(format!("device {} has no slots", device.0)))?;
         let of = |pool: Option<PoolId>| pool.and_then(|pool| slots.of(pool));
         let held = |pool| {
@@ -154,7 +154,7 @@ impl<'scope, J: Job> JobBinder<'scope, '_, '_, '_, J> {
         slots: &HeldSlots,
     ) -> Result<Operation<'scope>> {
         let (job, accelerator) = (self.shared.job, self.shared.accelerator(device)?);
-        let pool = self.planned.planned.pools.get(device.index()).and_then(|pools| pools.pinned_in);
+        let pool = self.planned.pools().get(device.index()).and_then(|pools| pools.pinned_in);
         let slot = pool.and_then(|pool| slots.of(pool));
         let slot = slot.ok_or_else(|| Error::Internal(format!("a part of chunk {chunk} holds no slot")))?;
         if kind == TaskKind::Stage {

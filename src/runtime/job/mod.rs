@@ -28,7 +28,7 @@ pub use page_locked::PageLockedMultiVector;
 pub use prepared::Prepared;
 pub use scaling::Scaling;
 
-use crate::device::{BorrowScope, MemoryRange, Operation, Transfer};
+use crate::device::{BorrowScope, HostTransfer, MemoryRange, Operation};
 use crate::error::{Error, Result};
 use crate::kernel::check::{Method, SumsOfX};
 use crate::matrix::{ContentId, MultiVectorView, MultiVectorViewMut, Scalar};
@@ -80,7 +80,8 @@ pub trait Job: Send + Sync {
     }
 
     /// The copies of a chunk of a borrowed A to `to`.
-    fn copies_in_place(&self, chunk: usize, a: &Self::Borrowed, to: MemoryRange) -> Result<Vec<Transfer>>;
+    fn copies_in_place(&self, chunk: usize, a: &Self::Borrowed, to: MemoryRange)
+    -> Result<Vec<HostTransfer>>;
 
     /// The launch of the kernel of a chunk, which is stored at `a`; its slice `y` of Y becomes `alpha` times the result.
     fn launch(

@@ -255,7 +255,7 @@ impl<J: Job> Opened<J> {
         alive: &[bool],
     ) -> Result<std::result::Result<(), (DeviceId, Fault)>> {
         let is_alive = |index: usize| alive.get(index).copied().unwrap_or(false);
-        for (index, x) in planned.planned.x.iter().enumerate().skip(1).filter(|(index, _)| is_alive(*index)) {
+        for (index, x) in planned.x().iter().enumerate().skip(1).filter(|(index, _)| is_alive(*index)) {
             if let Some(Some(accelerator)) = self.accelerators.get_mut(index)
                 && accelerator.x_plan != *x
             {

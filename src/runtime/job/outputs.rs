@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::scaling::Scaling;
 use crate::device::{
-    BorrowScope, MemoryRange, Operation, Pinned, PinnedRange, PinnedWrite, RowBytes, Transfer,
+    BorrowScope, HostTransfer, MemoryRange, Operation, Pinned, PinnedRange, PinnedWrite, RowBytes,
 };
 use crate::error::{Error, Result};
 use crate::kernel::order::SegmentSums;
@@ -62,7 +62,7 @@ impl Slice {
         };
         let end = if strided { self.pinned.bytes() as u64 } else { device.bytes() };
         let host = PinnedRange { pinned: self.pinned.clone(), begin: 0, end };
-        Operation::Download(Transfer { host, device, rows })
+        Operation::Download(HostTransfer { host, device, rows })
     }
 }
 

@@ -117,7 +117,7 @@ impl LockedDevices<'_> {
                 network.report_to(DeviceId(list.len() as u32), sender);
                 list.push(network);
             }
-            execute(&planned.planned.graph, &planned.schedule, &mut list, receiver, binder, &options)
+            execute(planned.graph(), &planned.schedule, &mut list, receiver, binder, &options)
         })?;
         for &dead in &outcome.dead {
             self.device(dead).into_iter().for_each(OpenDevice::close);

@@ -2,13 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::exec::Schedule;
-use crate::graph::{DeviceId, StrandId, Task, TaskId};
-use crate::plan::{Item, PlannedGraph};
+use crate::graph::{DeviceId, Graph, StrandId, Task, TaskId};
+use crate::plan::{Item, PlannedGraph, Pools, XPlan};
 
 /// A validated graph with its schedule.
 pub struct Planned {
-    /// The graph as planned.
-    pub planned: PlannedGraph,
+    planned: PlannedGraph,
     /// Its schedule.
     pub schedule: Schedule,
     /// For each strand its accelerator, or the host if it uses none.
@@ -34,6 +33,26 @@ impl Planned {
             }
         }
         Ok(Self { planned, schedule, strand_devices, strand_items })
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        &self.planned.graph
+    }
+
+    /// The data of each task, by its `item`.
+    pub fn items(&self) -> &[Item] {
+        &self.planned.items
+    }
+
+    /// The pools of each device of the plan.
+    pub fn pools(&self) -> &[Pools] {
+        &self.planned.pools
+    }
+
+    /// The part of X that each device needs; more than planned where it takes over chunks of another device.
+    pub fn x(&self) -> &[XPlan] {
+        &self.planned.x
     }
 
     /// A strand's item and device.

@@ -86,7 +86,7 @@ impl<'plan> Recovery<'plan> {
         fault: Fault,
     ) -> Result<()> {
         self.exclude(device, true);
-        let strands = (0..planned.planned.graph.strands().len() as u32).map(StrandId);
+        let strands = (0..planned.graph().strands().len() as u32).map(StrandId);
         let chunks = strands.filter_map(|strand| match planned.strand(strand) {
             Some((Item::Chunk(chunk), on)) if on == device => Some(chunk as usize),
             _ => None,

@@ -123,7 +123,7 @@ impl RunReport {
     #[doc(hidden)]
     pub fn peer_bytes(&self) -> u64 {
         let written = self.rounds.iter().flat_map(|round| {
-            let graph = &round.planned.planned.graph;
+            let graph = round.planned.graph();
             let peer_copies = round.outcome.records.iter().filter(move |record| {
                 graph.tasks().get(record.task.index()).is_some_and(|task| task.kind == TaskKind::PeerCopy)
             });

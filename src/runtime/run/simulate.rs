@@ -60,7 +60,7 @@ impl<'plan> Simulated<'plan> {
         }
         let mut list: Vec<&mut dyn Device<'_>> =
             devices.iter_mut().map(|device| device as &mut dyn Device<'_>).collect();
-        let planned = &self.whole.planned.graph;
+        let planned = self.whole.graph();
         let options = ExecOptions::default();
         let outcome = execute(planned, &self.whole.schedule, &mut list, &receiver, &mut TimeOnly, &options)?;
         if let Some(fault) = outcome.faults.first() {

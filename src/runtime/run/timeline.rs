@@ -50,7 +50,7 @@ impl<'a> Timeline<'a> {
 
     /// Adds a round. `run` is `None` for the set-up before the first run.
     pub fn add_round(&self, trace: &mut Trace, round: &Round, run: Option<u64>) {
-        let graph = &round.planned.planned.graph;
+        let graph = round.planned.graph();
         let mut spans: Vec<Option<SpanId>> = vec![None; graph.tasks().len()];
         for record in &round.outcome.records {
             let Ok((task, item, device)) = round.planned.task(record.task) else { continue };

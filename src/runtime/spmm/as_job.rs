@@ -7,7 +7,7 @@ use super::borrowed_matrix::BorrowedMatrix;
 use super::launch::launch;
 use super::matrix::Matrix;
 use super::spmm_job::{SpmmJob, missing_chunk};
-use crate::device::{BorrowScope, MemoryRange, Operation, Transfer};
+use crate::device::{BorrowScope, HostTransfer, MemoryRange, Operation};
 use crate::error::Result;
 use crate::kernel::check::{
     Applied, Checksums, Method, Observation, Operator, RowCheck, SumsOfX, wrong_rows_by_rows,
@@ -86,12 +86,17 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
         self.storage(chunk)?.write(self.rows(chunk)?, held, to)
     }
 
-    fn copies_in_place(&self, chunk: usize, a: &BorrowedMatrix, to: MemoryRange) -> Result<Vec<Transfer>> {
+    fn copies_in_place(
+        &self,
+        chunk: usize,
+        a: &BorrowedMatrix,
+        to: MemoryRange,
+    ) -> Result<Vec<HostTransfer>> {
         let filled = self.storage(chunk)?.arrays.iter().filter(|array| !array.range.is_empty());
         let copy = filled.map(|array| {
             let (begin, end) = (to.begin + array.range.start, to.begin + array.range.end);
             let device = MemoryRange { memory: to.memory, begin, end };
-            Ok(Transfer::whole(a.array(self, chunk, array.name)?, device))
+            Ok(HostTransfer::whole(a.array(self, chunk, array.name)?, device))
         });
         copy.collect()
     }

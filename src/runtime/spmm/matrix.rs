@@ -1,12 +1,8 @@
 //! The matrix of a product: owned, shared with other products, or borrowed.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::Result;
-use crate::machine::memory_limit_bytes;
-use crate::matrix::io::{self, ReadOptions};
-use crate::matrix::{Csr, CsrView, Scalar, generate};
+use crate::matrix::{Csr, CsrView, Scalar};
 
 /// The matrix of a product.
 #[derive(Debug)]
@@ -61,19 +57,5 @@ impl<'a, T: Scalar> From<&'a Csr<T>> for Matrix<'a, T> {
 impl<'a, T: Scalar> From<CsrView<'a, T>> for Matrix<'a, T> {
     fn from(view: CsrView<'a, T>) -> Self {
         Self::Borrowed(view)
-    }
-}
-
-/// The short forms for programs, with the memory limit of this machine.
-impl<T: Scalar> Csr<T> {
-    /// Reads a matrix file: Matrix Market, SciPy `.npz`, SuiteSparse `.tar.gz` or Rowloom's `.rlm`.
-    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
-        let options = ReadOptions { memory_limit_bytes: memory_limit_bytes(), finite: false, progress: None };
-        Ok(io::read(path.as_ref(), &options)?.matrix)
-    }
-
-    /// A generated matrix, such as `stencil27,n=24`.
-    pub fn generate(spec: &str) -> Result<Self> {
-        Ok(generate(spec, 1, memory_limit_bytes())?.matrix)
     }
 }

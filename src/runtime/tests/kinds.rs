@@ -53,10 +53,10 @@ fn partial_sums_are_planned_for_all_devices_that_help_and_merged_once() {
         let report = Simulated::new(&plan).unwrap().run().unwrap();
         let round = &report.rounds[0];
         let kind = |of: TaskKind| {
-            let tasks = round.planned.planned.graph.tasks().iter();
+            let tasks = round.planned.graph().tasks().iter();
             tasks.filter(|task| task.kind == of && task.device == DeviceId::HOST).count()
         };
-        assert_eq!(round.outcome.records.len(), round.planned.planned.graph.tasks().len());
+        assert_eq!(round.outcome.records.len(), round.planned.graph().tasks().len());
         assert_eq!(kind(TaskKind::CpuCompute) > 0, cpu_helps);
         assert!(kind(TaskKind::Merge) > 0);
         assert!(report.end_ns > 0);
@@ -207,7 +207,7 @@ fn an_updated_output_is_staged_and_no_task_that_updates_it_may_run_again() {
     plan.check_matrix(&Work::new(job)).unwrap();
     assert_eq!(reloaded(&plan), plan);
     let planned = Planned::new(plan.graph(&Remaining::all(&plan)).unwrap()).unwrap();
-    let graph = &planned.planned.graph;
+    let graph = planned.graph();
     assert!(graph.buffers().iter().any(|buffer| buffer.role == Role::InOut));
     assert!(graph.buffers().iter().all(|buffer| buffer.role != Role::Output));
     for (number, task) in graph.tasks().iter().enumerate() {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::errors::missing_part;
 use super::{RowsOf, Vectors, lock};
-use crate::device::Place;
+use crate::device::MemoryPlace;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 
@@ -12,7 +12,7 @@ use crate::kernel::cpu::Kernels;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportedRows {
     /// The memory.
-    pub place: Place,
+    pub place: MemoryPlace,
     /// Address of the first row.
     pub address: u64,
     /// Elements from one row to the next.
@@ -22,12 +22,12 @@ pub struct ExportedRows {
 impl<T: Kernels> Vectors<T> {
     /// The memory of the only owner of the rows; `None` if several devices own them.
     #[doc(hidden)]
-    pub fn memory_place(&self) -> Option<Place> {
+    pub fn memory_place(&self) -> Option<MemoryPlace> {
         match &self.layout.parts[..] {
             _ if self.layout.ranks.is_some() || self.machine().is_some() => None,
             [part] => match part.device() {
                 Some(device) => device.lock().device().place(),
-                None => Some(Place::Host),
+                None => Some(MemoryPlace::Host),
             },
             _ => None,
         }
@@ -82,7 +82,7 @@ mod tests {
             let mut vectors = runtime.product(&a).columns(3).build().unwrap().vectors().unwrap();
             vectors.copy_from(&values).unwrap();
             let ExportedRows { place, address, leading_dimension } = vectors.export().unwrap();
-            assert_eq!(place, Place::Host, "{devices}");
+            assert_eq!(place, MemoryPlace::Host, "{devices}");
             let rows: *mut f64 = std::ptr::with_exposed_provenance_mut(address as usize);
             // SAFETY: the vectors live, nothing else uses them, and the rows and columns are theirs.
             let value = |row: usize, column: usize| unsafe { rows.add(row * leading_dimension + column) };

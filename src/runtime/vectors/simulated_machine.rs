@@ -57,7 +57,7 @@ impl SimulatedMachine {
 
     /// Runs a graph in virtual time.
     pub fn run(&self, planned: &Planned) -> Result<Outcome> {
-        self.run_graph(&planned.planned.graph, &planned.schedule)
+        self.run_graph(planned.graph(), &planned.schedule)
     }
 
     pub(super) fn run_graph(&self, graph: &Graph, schedule: &Schedule) -> Result<Outcome> {

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::device::{BorrowScope, EntryLaunch, MemoryRange, Operation, Pinned, Transfer};
+use crate::device::{BorrowScope, EntryLaunch, HostTransfer, MemoryRange, Operation, Pinned};
 use crate::error::{Error, Result};
 use crate::kernel::colmean::{Totals, partial_sums};
 use crate::kernel::cpu::Kernels;
@@ -93,7 +93,7 @@ impl<T: Kernels> Job for ColmeanJob<'_, T> {
         self.a.stage_part(self.rows(chunk)?, part, to)
     }
 
-    fn copies_in_place(&self, chunk: usize, a: &Pinned, to: MemoryRange) -> Result<Vec<Transfer>> {
+    fn copies_in_place(&self, chunk: usize, a: &Pinned, to: MemoryRange) -> Result<Vec<HostTransfer>> {
         Ok(self.a.copies_in_place(self.rows(chunk)?, a, to))
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::device::{BorrowScope, COPY_LANES, DeviceRows, MemoryRange, Operation, Pinned, Transfer};
+use crate::device::{BorrowScope, COPY_LANES, DeviceRows, HostTransfer, MemoryRange, Operation, Pinned};
 use crate::error::{Error, Result};
 use crate::kernel::KernelId;
 use crate::kernel::check::{Applied, Checksums, Method, Operator, SumsOfX};
@@ -96,7 +96,7 @@ impl<T: PackedProduct> Job for GemmJob<'_, T> {
         self.a.stage_part(self.rows(chunk)?, part, to)
     }
 
-    fn copies_in_place(&self, chunk: usize, a: &Pinned, to: MemoryRange) -> Result<Vec<Transfer>> {
+    fn copies_in_place(&self, chunk: usize, a: &Pinned, to: MemoryRange) -> Result<Vec<HostTransfer>> {
         Ok(self.a.copies_in_place(self.rows(chunk)?, a, to))
     }
 

@@ -24,12 +24,12 @@ pub struct MessageGroups {
 pub struct Groups {
     /// The messages of each group, ascending.
     pub groups: Vec<Vec<usize>>,
-    places: Vec<Place>,
+    places: Vec<MessagePlace>,
 }
 
 /// The place of a message in its group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct MessagePlace {
     /// The group.
     pub group: usize,
     /// Number of rows of the messages before it in the group.
@@ -40,7 +40,7 @@ pub struct Place {
 
 impl Groups {
     /// The place of a message, which must exist.
-    pub fn place(&self, message: usize) -> Place {
+    pub fn place(&self, message: usize) -> MessagePlace {
         self.places.get(message).copied().unwrap_or_default()
     }
 
@@ -48,7 +48,7 @@ impl Groups {
     pub fn rows(&self, group: usize) -> u64 {
         let last = self.groups.get(group).and_then(|messages| messages.last());
         last.map_or(0, |&last| {
-            let Place { first_row, rows, .. } = self.place(last);
+            let MessagePlace { first_row, rows, .. } = self.place(last);
             first_row + rows
         })
     }
@@ -64,7 +64,7 @@ impl Groups {
         for messages in groups {
             let (group, mut first_row) = (self.groups.len(), 0);
             for message in &messages {
-                self.places[*message] = Place { group, first_row, rows: rows(message) };
+                self.places[*message] = MessagePlace { group, first_row, rows: rows(message) };
                 first_row += rows(message);
             }
             self.groups.push(messages);
@@ -85,7 +85,8 @@ impl MessageGroups {
             of_sender.entry(message.from).or_default().push(index);
             of_receiver.entry((message.to, &waiting[index])).or_default().push(index);
         }
-        let none = || Groups { groups: Vec::new(), places: vec![Place::default(); exchange.messages.len()] };
+        let none =
+            || Groups { groups: Vec::new(), places: vec![MessagePlace::default(); exchange.messages.len()] };
         let mut groups = Self { packed: none(), stored: none() };
         let senders = of_sender.into_iter().map(|(owner, messages)| (false, owner, messages));
         let receivers = of_receiver.into_iter().map(|((owner, _), messages)| (true, owner, messages));
@@ -158,7 +159,7 @@ mod tests {
         let small = MessageGroups::new(&layout(3), &exchange, &[true; 3], 100);
         assert_eq!(small.packed.groups, [vec![2, 3], vec![0], vec![1]]);
         assert_eq!(small.stored.groups, [vec![0, 1], vec![2], vec![3]]);
-        assert_eq!(small.packed.place(3), Place { group: 0, first_row: 5, rows: 6 });
+        assert_eq!(small.packed.place(3), MessagePlace { group: 0, first_row: 5, rows: 6 });
         assert_eq!((small.packed.rows(0), small.stored.rows(0)), (11, 7));
         // Three rows of the smaller message take longer than a launch.
         let large = MessageGroups::new(&layout(3), &exchange, &[true; 3], 2000);

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use super::groups::{MessageGroups, Place};
+use super::groups::{MessageGroups, MessagePlace};
 use super::messages::Exchange;
 use crate::device::{
-    Device, DeviceRows, Fault, MemoryRange, Operation, PeerCopy, PeerMemory, Pinned, PinnedRange, Transfer,
-    VectorLaunch,
+    Device, DeviceRows, Fault, HostTransfer, MemoryRange, Operation, PeerCopy, PeerMemory, Pinned,
+    PinnedRange, VectorLaunch,
 };
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
@@ -75,7 +75,7 @@ impl ExchangeMemory {
         let side_of = |owner: usize, first: u64, group: &[usize]| {
             side::<T>(&layout.parts[owner], first, &rows_of(group), pitch)
         };
-        let place = |side: &Option<Side>, Place { first_row, rows, .. }: Place| {
+        let place = |side: &Option<Side>, MessagePlace { first_row, rows, .. }: MessagePlace| {
             side.as_ref().map(|side| side.packed.rows_in(first_row..first_row + rows))
         };
         let mut memory = Self { groups: groups.clone(), ..Self::default() };
@@ -191,7 +191,7 @@ impl MessageMemory {
     /// The copy of the packed rows to page-locked memory.
     pub fn download(&self) -> Result<Operation<'static>> {
         let packed = self.sender.ok_or_else(no_side)?;
-        Ok(Operation::Download(Transfer::whole(self.pinned_range()?, packed.memory)))
+        Ok(Operation::Download(HostTransfer::whole(self.pinned_range()?, packed.memory)))
     }
 
     /// The copy of the packed rows to the receiver.

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use super::message_memory::{Side, no_side, side};
 use crate::device::{
-    Device, DeviceRows, DirectRange, MemoryRange, MessageBytes, Operation, Pinned, PinnedRange, RankMessage,
-    RowBytes, Transfer, VectorLaunch,
+    Device, DeviceRows, DirectRange, HostTransfer, MemoryRange, MessageBytes, Operation, Pinned, PinnedRange,
+    RankMessage, RowBytes, VectorLaunch,
 };
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
@@ -86,10 +86,10 @@ fn host_memory(packed: &MessageBytes) -> Result<&Pinned> {
 }
 
 /// A copy between packed rows in host memory and rows on a device.
-fn transfer<T: Kernels>(host: PinnedRange, device: MemoryRange, (k, pitch): (usize, u64)) -> Transfer {
+fn transfer<T: Kernels>(host: PinnedRange, device: MemoryRange, (k, pitch): (usize, u64)) -> HostTransfer {
     let value = size_of::<T>() as u64;
     let (bytes, pitch_bytes) = (k as u64 * value, pitch * value);
-    Transfer { host, device, rows: RowBytes { bytes, pitch_bytes, host_pitch_bytes: bytes } }
+    HostTransfer { host, device, rows: RowBytes { bytes, pitch_bytes, host_pitch_bytes: bytes } }
 }
 
 impl DepartureMemory {

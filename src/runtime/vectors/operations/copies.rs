@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::device::{DeviceRows, Fault, MemoryRange, Operation, PinnedRange, RowBytes, Transfer};
+use crate::device::{DeviceRows, Fault, HostTransfer, MemoryRange, Operation, PinnedRange, RowBytes};
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::rows;
@@ -197,7 +197,7 @@ impl<T: Kernels> Vectors<T> {
                 let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end: piece.memory.bytes() };
                 Ok((
                     DOWNLOAD,
-                    Operation::Download(Transfer { host, device: piece.memory, rows: RowBytes::ALL }),
+                    Operation::Download(HostTransfer { host, device: piece.memory, rows: RowBytes::ALL }),
                 ))
             },
             |vectors, device, piece, done| {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::device::completion::{OperationOwner, Timeouts};
 use crate::device::{
-    DeviceRows, Fault, Fence, Memory, MemoryRange, Operation, Pinned, PinnedRange, Transfer, VectorLaunch,
+    DeviceRows, Fault, Fence, HostTransfer, Memory, MemoryRange, Operation, Pinned, PinnedRange, VectorLaunch,
 };
 use crate::error::Result;
 use crate::kernel::check::ColumnSums;
@@ -158,7 +158,7 @@ impl DeviceSums {
         let Some(from) = from.filter(|from| from.bytes() > 0) else { return Ok(()) };
         let computed: Vec<Fence> = terms.iter().map(|(_, computed, _)| *computed).collect();
         let host = PinnedRange { pinned: self.pinned.clone(), begin: from.begin, end: from.end };
-        let download = Operation::Download(Transfer::whole(host, from));
+        let download = Operation::Download(HostTransfer::whole(host, from));
         let downloaded = device.submit(&self.operations, "check", DOWNLOAD, download, 1e-5, &computed);
         device.wait(downloaded.map_err(fault)?).map_err(fault)?;
         let bytes = self.pinned.read().map_err(misuse)?;

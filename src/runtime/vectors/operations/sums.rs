@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::device::network::Call;
-use crate::device::{Fault, MemoryRange, Operation, PinnedRange, Transfer, VectorLaunch};
+use crate::device::{Fault, HostTransfer, MemoryRange, Operation, PinnedRange, VectorLaunch};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::{PartialResults, Sum, rows, sums};
@@ -154,7 +154,7 @@ impl<T: Kernels> Vectors<T> {
         let launch = Operation::VectorLaunch(launch);
         let computed =
             shared.submit(&part.operations, name, COMPUTE, launch, predicted_s, &[]).map_err(fault)?;
-        let download = Operation::Download(Transfer::whole(host, from));
+        let download = Operation::Download(HostTransfer::whole(host, from));
         let queued = shared.submit(&part.operations, "partial sums", DOWNLOAD, download, 1e-5, &[computed]);
         queued.map_err(fault)
     }

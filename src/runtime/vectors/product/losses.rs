@@ -91,10 +91,10 @@ impl<T: Kernels> VectorProduct<'_, T> {
                 return Err(explain(rows_of_ranks_lost(&self.x.parts[owner])));
             }
             x.data(owner).map_err(explain)?;
-            let repeatable = planned.planned.graph.tasks().iter().enumerate().all(|(task, at)| {
-                let item = planned.planned.items.get(at.item as usize);
+            let repeatable = planned.graph().tasks().iter().enumerate().all(|(task, at)| {
+                let item = planned.items().get(at.item as usize);
                 let of_owner = matches!(item, Some(Item::Chunk(chunk)) if self.owner(*chunk) == Some(owner));
-                !of_owner || planned.planned.graph.may_run_again(TaskId(task as u32))
+                !of_owner || planned.graph().may_run_again(TaskId(task as u32))
             });
             if repeatable {
                 y.overwrite(owner)?;

@@ -91,7 +91,7 @@ fn peer_copies_stay_within_a_node_and_messages_cross_the_network() {
     let a = matrix("rmat,scale=11,degree=8");
     for gpu_direct in [true, false] {
         let product = product(&a, "node8x2", Some(network(1.0, 10.0, gpu_direct)));
-        let graph = &product.planned.planned.graph;
+        let graph = product.planned.graph();
         let count = |kind: TaskKind| graph.tasks().iter().filter(|task| task.kind == kind).count();
         let cluster = product.plan().cluster.as_ref().unwrap();
         let node = |owner: usize| cluster.node(product.owners.x.parts[owner].index);
@@ -114,7 +114,7 @@ fn each_device_packs_and_stores_the_rows_of_all_others_with_one_kernel_each() {
         let devices = product.owners.x.parts.len();
         assert_eq!(product.owners.exchange.messages.len(), devices * (devices - 1));
         assert_eq!(product.owners.chunks.len(), devices);
-        let tasks = product.planned.planned.graph.tasks();
+        let tasks = product.planned.graph().tasks();
         let kernels = tasks.iter().filter(|task| task.kind == TaskKind::Kernel).count();
         assert_eq!(kernels, 3 * devices, "a gather, a scatter and a chunk");
     }
