@@ -163,7 +163,7 @@ mod tests {
         ];
         let case = ExplorerCase { measured, ..ExplorerCase::default() };
         let packed = packed(&ExplorerData { cases: vec![case], ..ExplorerData::default() });
-        let times = [0, -1, -1, -1, 1, -2, -1, -1, 2, -3, -1, -1, 3, 1_234_600, 29, -1];
+        let times = [0, -1, -1, -1, 1, -2, -1, -1, 2, -3, -1, -1, 3, 1_234_600, 28, -1];
         assert_eq!(packed["cases"][0][8], json!(times));
         assert_eq!(packed["names"], json!(["a", "b", "c", "d"]));
     }
