@@ -9,6 +9,7 @@ use rowloom::internal::matrix::MultiVector;
 use rowloom::internal::runtime::{Check, Product, ProductOptions};
 use rowloom::{Csr, Result, Runtime};
 
+use crate::abandoned::Abandoned;
 use crate::interrupt::Pace;
 use crate::of_process::OfProcess;
 use crate::per_process::PerProcess;
@@ -104,6 +105,8 @@ pub struct Cached<T: Value> {
     /// The speed of products with arrays.
     pub pace: Pace,
     pub vector_paces: VectorPaces,
+    /// Operations on vectors that were interrupted.
+    pub abandoned: Abandoned,
 }
 
 /// The speed of operations on vectors. Devices queue operations; those with a result for the host wait for all before them.
@@ -167,6 +170,7 @@ impl<T: Value> Typed<T> {
             entry,
             pace: Pace::default(),
             vector_paces: VectorPaces::default(),
+            abandoned: Abandoned::default(),
         });
         products.add(&cached);
         Ok(cached)

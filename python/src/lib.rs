@@ -3,6 +3,7 @@
 //! The Python layer, `rowloom/`, converts what callers pass and documents it; this module decides nothing of its own.
 //! Everything that takes time runs with the interpreter's lock released.
 
+mod abandoned;
 mod advice;
 mod arrays;
 mod borrowed;

@@ -13,11 +13,12 @@ use rowloom::internal::matrix::{Csr, MultiVector};
 use rowloom::internal::runtime;
 use rowloom::{Error, Result};
 
+use crate::abandoned::Ending;
 use crate::arrays::Dense;
 use crate::cache::{Cached, Typed, Value, lock, try_lock};
 use crate::dlpack::{self, Rows};
 use crate::error::detached;
-use crate::interrupt::interruptible;
+use crate::interrupt::{self, interruptible};
 use crate::operator::Either;
 
 /// Vectors of one value type, with the product that they belong to.
@@ -177,16 +178,29 @@ impl<T: Value> Held<T> {
             Waits::Yes => (&paces.waiting, pending_bytes),
             Waits::No => (&paces.queued, bytes),
         };
-        let is_free = || try_lock(&self.vectors).is_some() && try_lock(&self.product.entry).is_some();
+        let is_free = || {
+            !self.product.abandoned.any()
+                && try_lock(&self.vectors).is_some()
+                && try_lock(&self.product.entry).is_some()
+        };
         let result = if pace.is_short(bytes) && is_free() {
             detached(py, || pace.measure(bytes, None, work))
         } else {
             let product = self.product.clone();
-            interruptible(py, kept, move |cancel| {
+            let ending = Arc::new(Ending::default());
+            let guard = ending.guard();
+            let done = interruptible(py, kept, move |cancel| {
+                let _guard = guard;
+                product.abandoned.wait();
+                interrupt::check(cancel)?;
                 let paces = &product.vector_paces;
                 let pace = if waits == Waits::Yes { &paces.waiting } else { &paces.queued };
                 pace.measure(bytes, Some(cancel), work)
-            })
+            });
+            if done.is_err() {
+                self.product.abandoned.add(ending);
+            }
+            done
         };
         if waits == Waits::Yes {
             paces.pending_bytes.store(0, Ordering::Relaxed);
