@@ -29,7 +29,6 @@ use crate::operands::session::Session;
 use crate::operands::x::check_finite;
 use crate::operands::x_rows::XRows;
 use crate::request::planning;
-use crate::statistics::Times;
 use crate::trace::host_spans::HostSpans;
 use crate::trace::median_product::{add_runs, describe};
 use rowloom::internal::device::network::Communicator;

@@ -392,7 +392,7 @@ pub fn json(outcome: &Outcome<'_>) -> Report {
         )
         .with("check", outcome.done.checked)
         .with("faults", &outcome.done.faults)
-        .with("verify", &outcome.done.verification)
+        .with("verify", outcome.done.verification)
         .with(&format!("{}_hash", workload.result().to_lowercase()), &outcome.done.result_hash)
         .with("simulated", outcome.done.simulated)
         .with("reasons", workload.reasons(plan))
