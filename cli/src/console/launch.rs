@@ -29,7 +29,7 @@ impl Launch {
     }
 
     /// As the variables of a process say.
-    pub fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+    fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         VARIABLES.iter().find_map(|[rank, size]| {
             let rank = variable(rank)?.trim().parse().ok()?;
             let size = variable(size)?.trim().parse().ok()?;

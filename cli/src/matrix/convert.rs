@@ -8,7 +8,7 @@ use crate::console::Console;
 use crate::console::report::{MatrixReport, Report};
 use crate::console::table::{Table, seconds};
 use crate::operands::output::{MatrixFile, written};
-use crate::operands::session::{Session, describe, if_intact};
+use crate::operands::session::{Session, describe_loaded, if_intact};
 use rowloom::internal::error::Result;
 use rowloom::internal::matrix::{Dtype, Scalar};
 
@@ -33,7 +33,7 @@ fn run_typed<T: Scalar>(arguments: &ConvertArguments, console: &Console) -> Resu
     let write_s = if_intact(&loaded.matrix, &source, write_s)?;
 
     let mut table = Table::facts();
-    table.fact("matrix", describe(&matrix, &loaded.info)).fact("loaded in", seconds(load_s));
+    table.fact("matrix", describe_loaded(&loaded)).fact("loaded in", seconds(load_s));
     if let (Some(file), Some(write_s)) = (&file, write_s) {
         table.fact("written", written(file.path(), write_s));
     }

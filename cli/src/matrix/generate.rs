@@ -6,7 +6,7 @@ use crate::console::Console;
 use crate::console::report::{MatrixReport, Report};
 use crate::console::table::{Table, seconds};
 use crate::operands::output::{MatrixFile, written};
-use crate::operands::session::{Session, describe};
+use crate::operands::session::{Session, describe_loaded};
 use rowloom::internal::error::Result;
 use rowloom::internal::matrix::{Dtype, Scalar};
 
@@ -29,7 +29,7 @@ fn run_typed<T: Scalar>(arguments: &GenerateArguments, console: &Console) -> Res
 
     let mut table = Table::facts();
     table
-        .fact("matrix", describe(&matrix, &loaded.info))
+        .fact("matrix", describe_loaded(&loaded))
         .fact("generated in", seconds(generate_s))
         .fact("written", written(file.path(), write_s));
     console.table(&table)?;

@@ -6,7 +6,7 @@ use crate::args::no_effect;
 use crate::console::report::{MatrixReport, Report};
 use crate::console::table::{Table, count, percent, seconds};
 use crate::console::{Console, check_target, write_file};
-use crate::operands::session::{Session, check_intact, describe};
+use crate::operands::session::{Session, check_intact, describe_loaded};
 use rowloom::internal::error::{Bytes, Result};
 use rowloom::internal::matrix::spy::spy_svg;
 use rowloom::internal::matrix::statistics::{Footprints, LONG_ROW, RowStatistics};
@@ -41,7 +41,7 @@ fn run_typed<T: Scalar>(arguments: &InspectArguments, console: &Console) -> Resu
     }
 
     let mut table = Table::facts();
-    table.fact("matrix", describe(&matrix, &loaded.info)).fact("stored as", stored_as(&loaded.info));
+    table.fact("matrix", describe_loaded(&loaded)).fact("stored as", stored_as(&loaded.info));
     add_rows(&mut table, &statistics);
     add_footprints(&mut table, &statistics, T::DTYPE);
     table.fact("loaded in", seconds(load_s));

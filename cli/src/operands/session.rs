@@ -157,13 +157,13 @@ pub fn work<'a, T: Scalar>(matrix: &CsrView<'a, T>, info: &MatrixInfo, k: usize)
 }
 
 /// A matrix's name, shape and size in one line.
-pub fn describe<T: Scalar>(matrix: &CsrView<'_, T>, info: &MatrixInfo) -> String {
+pub fn describe(info: &MatrixInfo, rows: u64, cols: u64, nnz: u64) -> String {
     let synthetic = if info.synthetic { " (synthetic)" } else { "" };
-    format!(
-        "{}{synthetic}, {} x {}, {} nonzeros",
-        info.name,
-        count(matrix.rows() as u64),
-        count(matrix.cols() as u64),
-        count(matrix.nnz() as u64)
-    )
+    format!("{}{synthetic}, {} x {}, {} nonzeros", info.name, count(rows), count(cols), count(nnz))
+}
+
+/// The same of a loaded matrix.
+pub fn describe_loaded<T: Scalar>(loaded: &Loaded<T>) -> String {
+    let matrix = loaded.matrix.view();
+    describe(&loaded.info, matrix.rows() as u64, matrix.cols() as u64, matrix.nnz() as u64)
 }

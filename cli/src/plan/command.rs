@@ -15,7 +15,7 @@ use crate::console::reasons;
 use crate::console::report::{MatrixReport, Report, machine_report};
 use crate::console::table::{Table, seconds};
 use crate::console::{Console, check_target};
-use crate::operands::session::{Session, check_intact, describe, work};
+use crate::operands::session::{Session, check_intact, describe_loaded, work};
 use crate::operands::x;
 use crate::request::cluster;
 use crate::request::planning::{Requested, plan_request, runtime};
@@ -80,7 +80,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     }
 
     let mut facts = Table::facts();
-    facts.fact("matrix", describe(&matrix, &loaded.info));
+    facts.fact("matrix", describe_loaded(&loaded));
     facts.fact("X", format!("{}, {}", Counted(plan.k, "column"), plan.dtype));
     add_times(&mut facts, &plan);
     reasons::add(&mut facts, &plan.reasons);

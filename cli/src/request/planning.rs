@@ -9,8 +9,8 @@ use crate::operands::session::Session;
 use rowloom::internal::adapt::Resolved;
 use rowloom::internal::cost::Cluster;
 use rowloom::internal::error::Result;
-use rowloom::internal::kernel::Format;
 use rowloom::internal::kernel::cpu::Kernels;
+use rowloom::internal::kernel::{Format, KernelId, KindOfWork};
 use rowloom::internal::matrix::CsrView;
 use rowloom::internal::plan::{Mode, PlanRequest};
 use rowloom::internal::runtime::{Check, ProductOptions, Runtime, Transfer};
@@ -62,6 +62,11 @@ pub fn options(arguments: &PlanningArguments, products: u32) -> Result<ProductOp
         },
         ..execution_options(arguments, products)
     })
+}
+
+/// The kernel of dense work that `name` names; none for `auto`.
+pub fn dense_kernel(work: KindOfWork, name: &str) -> Result<Option<KernelId>> {
+    if name == "auto" { Ok(None) } else { work.kernel(name).map(Some) }
 }
 
 /// The options that all kinds of work have, for work that is done `times` times.

@@ -7,11 +7,12 @@ use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::colmean_output::{Column, Files, Layout, Statistics};
-use super::dense::{DenseRun, Done, Flags};
-use super::repeat::{Repeated, verdict};
-use super::workload::Subject;
+use super::job::Job;
+use super::repeat::Repeated;
+use super::report::Done;
+use super::request::Request;
+use super::workload::Workload;
 use crate::args::ColmeanArguments;
-use crate::args::MatrixSource;
 use crate::args::no_effect::DeviceKinds;
 use crate::args::options::Statistic;
 use crate::console::Console;
@@ -26,7 +27,6 @@ use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::matrix::Dtype;
 use rowloom::internal::plan::Plan;
 use rowloom::internal::runtime::{ColumnSums, Round, RunReport};
-use rowloom::internal::work::Work;
 use rowloom::internal::work::colmean::Colmean as ColmeanWork;
 
 /// Computes and reports.
@@ -40,73 +40,60 @@ pub fn run(arguments: &ColmeanArguments, console: &Console) -> Result<()> {
 
 fn run_typed<T: Kernels>(arguments: &ColmeanArguments, console: &Console) -> Result<()> {
     let files = Files::new(arguments)?;
-    let run = DenseRun::open(flags(arguments, &files), console)?;
-    let options = run.options()?;
-    let (session, limit) = (&run.session, run.session.memory_limit_bytes());
-    let table = DenseInput::<T>::load(
-        &arguments.table,
-        session.seed,
-        arguments.dense.finite,
-        limit,
-        session,
-        console,
-    )?;
+    let mut job = Job::open(Request::of_colmean(arguments)?, console)?;
+    let (session, limit) = (&job.session, job.session.memory_limit_bytes());
+    let finite = arguments.dense.finite;
+    let table = DenseInput::<T>::load(&arguments.table, session.seed, finite, limit, session, console)?;
     let (rows, columns) = (table.values.rows(), table.values.k());
     let layout = Layout::new(arguments, columns)?;
     let deviations = arguments.statistics.contains(&Statistic::Variance);
     let shape = ColmeanWork { rows, columns, dtype: T::DTYPE, deviations };
-    if run.is_simulated() {
-        let subject = subject(arguments, &table, &layout, None);
-        return run.simulate(Work::from(shape), subject, table.load_s);
+    if job.is_simulated() {
+        let workload = workload(arguments, &table, &layout, None);
+        let resolve = |job: &Job<'_>| job.runtime.resolve(&job.request.options);
+        return job.simulate(shape.into(), workload, table.load_s, resolve);
     }
-    run.check_saved(&Work::from(shape))?;
+    job.check_saved(&shape.into())?;
 
     let mut sums = {
         let _span = tracing::info_span!("plan").entered();
-        let builder = run.runtime.column_sums(table.values.clone()).deviations(deviations).options(options);
-        let builder = match run.saved.clone() {
+        let builder = job.runtime.column_sums(table.values.clone()).deviations(deviations);
+        let builder = builder.options(job.request.options.clone());
+        match job.saved.clone() {
             Some(plan) => builder.plan(plan),
             None => builder,
-        };
-        builder.build()?
+        }
+        .build()?
     };
-    run.note_flags(DeviceKinds::of_plan(sums.plan()));
-    {
-        let _span = tracing::info_span!("prepare").entered();
-        sums.prepare()?;
-    }
-    run.session.interrupt.defer();
+    job.note_flags(DeviceKinds::of_plan(sums.plan()));
+    tracing::info_span!("prepare").in_scope(|| sums.prepare())?;
     let mut pass = Pass { sums: &mut sums, totals: None };
-    let measured = run.repeat(&mut pass)?;
+    let measured = job.repeat(&mut pass)?;
     let totals = pass.totals.filter(|_| measured.is_complete);
     let verification = match &totals {
-        Some(totals) if run.verifies(&measured) => {
-            let _spinner = console.spinner("verifying");
-            Some(run.session.pool.install(|| verify(table.values.view(), totals, deviations))?)
-        }
-        _ => None,
+        Some(totals) => job.verify(&measured, || verify(table.values.view(), totals, deviations))?,
+        None => None,
     };
     let statistics = totals.as_ref().map(|totals| Statistics::of(totals, &arguments.statistics));
     if let Some(statistics) = &statistics {
-        let provenance = run.session.provenance.lines();
+        let provenance = job.session.provenance.lines();
         files.write(statistics, &layout, (&table.name, rows), &provenance)?;
     }
     let done = Done {
-        subject: subject(arguments, &table, &layout, statistics.as_ref()),
         load_s: table.load_s,
         plan_s: sums.plan_s(),
         prepare_s: sums.prepare_s(),
         clock_errors: sums.clock_errors(),
         faults: sums.faults(),
-        measured,
-        verification: verification.as_ref(),
-        verified_part: None,
+        verification,
         result_hash: totals.as_ref().map(hash),
+        ..Done::new(workload(arguments, &table, &layout, statistics.as_ref()))
     };
-    run.report(done, false)?;
+    job.report(done, measured)?;
+    let ended = job.end("the sums", verification.as_ref());
     // The program ends; to free the memory of devices first would take longer than many passes.
-    std::mem::forget(sums);
-    verdict("the sums", verification.as_ref())
+    std::mem::forget((sums, job));
+    ended
 }
 
 /// xxh3 of the sums and squared deviations of all columns, in hexadecimal.
@@ -116,24 +103,12 @@ fn hash(totals: &Totals) -> String {
     format!("{:016x}", xxh3_64(bytemuck::cast_slice(&numbers)))
 }
 
-fn flags<'a>(arguments: &'a ColmeanArguments, files: &Files) -> Flags<'a> {
-    let generates = matches!(MatrixSource::new(&arguments.table), MatrixSource::Generated(_));
-    Flags {
-        work: KindOfWork::Colmean,
-        kernel: &arguments.kernel,
-        has_output: files.any(),
-        reads: !generates,
-        generates,
-        dense: &arguments.dense,
-    }
-}
-
-fn subject<T: Kernels>(
+fn workload<T: Kernels>(
     arguments: &ColmeanArguments,
     table: &DenseInput<T>,
     layout: &Layout,
     statistics: Option<&Statistics>,
-) -> Subject {
+) -> Workload {
     let (rows, columns) = (table.values.rows() as u64, table.values.k() as u64);
     let value_bytes = T::DTYPE.bytes() as u64;
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
@@ -148,7 +123,7 @@ fn subject<T: Kernels>(
     if let Some(plot) = &arguments.plot {
         results.push(("plot", plot.display().to_string()));
     }
-    Subject {
+    Workload {
         work: KindOfWork::Colmean,
         facts: vec![
             ("table", format!("{}, {}", table.describe(), T::DTYPE)),
@@ -204,20 +179,12 @@ impl<T: Kernels> Repeated for Pass<'_, '_, T> {
         self.sums.plan()
     }
 
-    fn changes(&mut self) -> u64 {
-        0
-    }
-
     fn descriptions(&mut self) -> Vec<Description> {
         self.sums.descriptions()
     }
 
     fn take_set_up(&mut self) -> Option<Round> {
         self.sums.take_set_up()
-    }
-
-    fn take_notes(&mut self) -> Vec<String> {
-        Vec::new()
     }
 
     fn last_report(&mut self) -> Option<&RunReport> {

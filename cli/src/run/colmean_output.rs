@@ -226,11 +226,6 @@ impl Files {
         Ok(Self { output, plot })
     }
 
-    /// Whether there is a file to write.
-    pub fn any(&self) -> bool {
-        self.output.is_some() || self.plot.is_some()
-    }
-
     /// Writes them. `rows` is the number of rows of the table.
     pub fn write(
         &self,

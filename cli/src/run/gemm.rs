@@ -7,11 +7,12 @@ use std::sync::atomic::AtomicBool;
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::dense::{DenseRun, Done, Flags};
-use super::repeat::{Repeated, verdict};
-use super::workload::Subject;
+use super::job::Job;
+use super::repeat::Repeated;
+use super::report::Done;
+use super::request::Request;
+use super::workload::Workload;
 use crate::args::GemmArguments;
-use crate::args::MatrixSource;
 use crate::args::no_effect::DeviceKinds;
 use crate::console::Console;
 use crate::console::table::count;
@@ -27,7 +28,6 @@ use rowloom::internal::kernel::scaling::Scaling;
 use rowloom::internal::matrix::{Dtype, MultiVector, Scalar};
 use rowloom::internal::plan::Plan;
 use rowloom::internal::runtime::{BoundGemm, Round, RunReport};
-use rowloom::internal::work::Work;
 use rowloom::internal::work::gemm::Gemm as GemmWork;
 
 /// Most multiplications of the rows that are verified: the reference is slow.
@@ -53,90 +53,66 @@ struct Operands<T: Scalar> {
 
 fn run_typed<T: PackedProduct>(arguments: &GemmArguments, console: &Console) -> Result<()> {
     let output = arguments.output.as_deref().map(DenseFile::new).transpose()?;
-    let run = DenseRun::open(flags(arguments), console)?;
-    let options = run.options()?;
-    let operands = Operands::<T>::load(arguments, &run, console)?;
+    let mut job = Job::open(Request::of_gemm(arguments)?, console)?;
+    let operands = Operands::<T>::load(arguments, &job)?;
     let Operands { a, b, old_c, alpha, beta } = &operands;
     let (rows, columns) = (a.values.rows(), b.values.k());
     let updated = T::from_f64(*beta) != T::ZERO;
     let shape = GemmWork { rows, depth: a.values.k(), columns, dtype: T::DTYPE, updated };
-    if run.is_simulated() {
-        return run.simulate(Work::from(shape), operands.subject(arguments), operands.load_s());
+    let workload = operands.workload(arguments);
+    if job.is_simulated() {
+        let load_s = operands.load_s();
+        return job.simulate(shape.into(), workload, load_s, |job| job.runtime.resolve(&job.request.options));
     }
-    run.check_saved(&Work::from(shape))?;
+    job.check_saved(&shape.into())?;
     let loaded = a.bytes() + b.bytes() + old_c.as_ref().map_or(0, DenseInput::bytes);
-    let limit = run.session.memory_limit_bytes().saturating_sub(loaded);
+    let limit = job.session.memory_limit_bytes().saturating_sub(loaded);
     check_memory_or::<T>("use smaller matrices", "C", rows, columns, limit)?;
     let mut c = MultiVector::<T>::zeros(rows, columns)?;
 
     let mut gemm = {
         let _span = tracing::info_span!("plan").entered();
-        let builder = run.runtime.gemm(a.values.clone(), columns).updates_c(updated).options(options);
-        let builder = match run.saved.clone() {
+        let builder = job.runtime.gemm(a.values.clone(), columns).updates_c(updated);
+        let builder = builder.options(job.request.options.clone());
+        match job.saved.clone() {
             Some(plan) => builder.plan(plan),
             None => builder,
-        };
-        builder.build()?
+        }
+        .build()?
     };
-    run.note_flags(DeviceKinds::of_plan(gemm.plan()));
-    {
-        let _span = tracing::info_span!("prepare").entered();
-        gemm.prepare()?;
-    }
-    run.session.interrupt.defer();
+    job.note_flags(DeviceKinds::of_plan(gemm.plan()));
+    tracing::info_span!("prepare").in_scope(|| gemm.prepare())?;
     let old = old_c.as_ref().map(|old| &*old.values).filter(|_| updated);
     let factors = (*alpha, *beta);
-    let measured = gemm.bind(&*b.values, &mut c, |bound| run.repeat(&mut Product { bound, factors, old }))?;
+    let measured = gemm.bind(&*b.values, &mut c, |bound| job.repeat(&mut Product { bound, factors, old }))?;
     let complete = measured.is_complete;
     let compared = verified_rows(rows, a.values.k(), columns);
-    let verification = if run.verifies(&measured) {
-        let _spinner = console.spinner("verifying");
+    let verification = job.verify(&measured, || {
         let scaling = Scaling { alpha: T::from_f64(*alpha), beta: T::from_f64(*beta) };
         let old = old.map(|old| old.view());
-        let check = || verify(scaling, a.values.view(), b.values.view(), old, c.view(), &compared);
-        Some(run.session.pool.install(check)?)
-    } else {
-        None
-    };
+        verify(scaling, a.values.view(), b.values.view(), old, c.view(), &compared)
+    })?;
     if let (Some(file), true) = (&output, complete) {
         file.write(&c, a.format)?;
     }
-    let part = (compared.len() < rows)
-        .then(|| format!("{} of {} rows", count(compared.len() as u64), count(rows as u64)));
     let done = Done {
-        subject: operands.subject(arguments),
         load_s: operands.load_s(),
         plan_s: gemm.plan_s(),
         prepare_s: gemm.prepare_s(),
         clock_errors: gemm.clock_errors(),
         faults: gemm.faults(),
-        measured,
-        verification: verification.as_ref(),
-        verified_part: part,
+        verification,
+        verified_part: (compared.len() < rows)
+            .then(|| format!("{} of {} rows", count(compared.len() as u64), count(rows as u64))),
         // Rows are packed, and all supported machines are little-endian.
         result_hash: complete.then(|| format!("{:016x}", xxh3_64(bytemuck::cast_slice(c.data())))),
+        ..Done::new(workload)
     };
-    run.report(done, false)?;
+    job.report(done, measured)?;
+    let ended = job.end("C", verification.as_ref());
     // The program ends; to free the memory of devices first would take longer than many products.
-    std::mem::forget(gemm);
-    verdict("C", verification.as_ref())
-}
-
-fn flags(arguments: &GemmArguments) -> Flags<'_> {
-    let typed: Vec<&OsStr> = [Some(&arguments.a), Some(&arguments.b), arguments.c.as_ref()]
-        .into_iter()
-        .flatten()
-        .map(|typed| typed.as_os_str())
-        .collect();
-    let is_generated = |typed: &&OsStr| matches!(MatrixSource::new(typed), MatrixSource::Generated(_));
-    Flags {
-        work: KindOfWork::Gemm,
-        kernel: &arguments.kernel,
-        has_output: arguments.output.is_some(),
-        reads: !typed.iter().all(is_generated),
-        generates: typed.iter().any(is_generated),
-        dense: &arguments.dense,
-    }
+    std::mem::forget((gemm, job));
+    ended
 }
 
 /// Rows at equal distances, as many as can be verified in a few seconds.
@@ -147,13 +123,13 @@ pub fn verified_rows(rows: usize, depth: usize, columns: usize) -> Vec<usize> {
 }
 
 impl<T: PackedProduct> Operands<T> {
-    fn load(arguments: &GemmArguments, run: &DenseRun<'_>, console: &Console) -> Result<Self> {
-        let (session, finite) = (&run.session, arguments.dense.finite);
+    fn load(arguments: &GemmArguments, job: &Job<'_>) -> Result<Self> {
+        let (session, finite) = (&job.session, arguments.dense.finite);
         let mut free = session.memory_limit_bytes();
         // Generated matrices of one command differ.
         let mut load = |typed: &OsStr, number: u64| {
             let seed = session.seed.wrapping_add(number);
-            let loaded = DenseInput::<T>::load(typed, seed, finite, free, session, console)?;
+            let loaded = DenseInput::<T>::load(typed, seed, finite, free, session, job.console)?;
             free = free.saturating_sub(loaded.bytes());
             Ok(loaded)
         };
@@ -184,7 +160,7 @@ impl<T: PackedProduct> Operands<T> {
         self.a.load_s + self.b.load_s + self.old_c.as_ref().map_or(0.0, |c| c.load_s)
     }
 
-    fn subject(&self, arguments: &GemmArguments) -> Subject {
+    fn workload(&self, arguments: &GemmArguments) -> Workload {
         let Self { a, b, old_c, alpha, beta } = self;
         let (rows, depth, columns) = (a.values.rows() as u64, a.values.k() as u64, b.values.k() as u64);
         let value_bytes = T::DTYPE.bytes() as u64;
@@ -195,7 +171,7 @@ impl<T: PackedProduct> Operands<T> {
         };
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let notes = [Some(a), Some(b), old_c.as_ref()].into_iter().flatten().flat_map(|input| &input.notes);
-        Subject {
+        Workload {
             work: KindOfWork::Gemm,
             facts: vec![("A", format!("{}, {}", a.describe(), T::DTYPE)), ("B", b.describe()), ("C", c)],
             results: Vec::new(),
@@ -249,20 +225,12 @@ impl<T: PackedProduct> Repeated for Product<'_, '_, '_, T> {
         self.bound.product().plan()
     }
 
-    fn changes(&mut self) -> u64 {
-        0
-    }
-
     fn descriptions(&mut self) -> Vec<Description> {
         self.bound.product().descriptions()
     }
 
     fn take_set_up(&mut self) -> Option<Round> {
         self.bound.product().take_set_up()
-    }
-
-    fn take_notes(&mut self) -> Vec<String> {
-        Vec::new()
     }
 
     fn last_report(&mut self) -> Option<&RunReport> {

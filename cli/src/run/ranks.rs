@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::ranks_report::{RankOutcome, Whole, report};
-use super::ranks_start::Joining;
 use super::repeat::{Checked, MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, verdict};
 use super::report;
-use super::report::{Outcome, config};
-use super::workload::Subject;
+use super::report::{Done, Outcome, config};
+use super::request::Request;
+use super::workload::{ProductMatrix, Workload};
 use crate::args::MatrixSource;
 use crate::args::RunArguments;
 use crate::args::options::XSource;
@@ -29,7 +29,6 @@ use crate::operands::session::Session;
 use crate::operands::x::check_finite;
 use crate::operands::x_rows::XRows;
 use crate::request::planning;
-use crate::statistics::Times;
 use crate::trace::host_spans::HostSpans;
 use crate::trace::median_product::{add_runs, describe};
 use rowloom::internal::device::network::Communicator;
@@ -58,26 +57,22 @@ const HOST_AND_NETWORK: usize = 2;
 
 /// Multiplies on all ranks; rank 0 reports.
 pub fn run(arguments: &RunArguments, console: &Console, launch: Launch) -> Result<()> {
-    let actions = || {
-        let printer = console.clone();
-        Actions {
-            text: advice::text,
-            print: Box::new(move |text| printer.error_message(text)),
-            exit: Box::new(|exit_code| {
-                files::discard_unfinished();
-                signal_hook::low_level::exit(exit_code.into());
-            }),
-        }
+    let printer = console.clone();
+    let actions = Actions {
+        text: advice::text,
+        print: Box::new(move |text| printer.error_message(text)),
+        exit: Box::new(|exit_code| {
+            files::discard_unfinished();
+            signal_hook::low_level::exit(exit_code.into());
+        }),
     };
-    let joining = Joining::start(launch, actions())?;
     let ranks = rowloom::internal::mpi::communicator()?;
-    let watch = Watch::start(&*ranks, actions()).inspect_err(|error| {
+    let watch = Watch::start(&*ranks, actions).inspect_err(|error| {
         // Rank 0 prints and ends, and the launcher ends the others before they print. No rank can leave MPI alone.
         std::thread::sleep(SUCCESSION_TIME * launch.rank.min(1) as u32);
         console.error_message(&advice::text(error));
         ranks.abort(error.exit_code(), "");
     })?;
-    joining.finish();
     let done = check_flags(arguments).and_then(|()| match arguments.matrix_arguments.dtype {
         Dtype::F64 => run_typed::<f64>(arguments, console, &ranks),
         Dtype::F32 => run_typed::<f32>(arguments, console, &ranks),
@@ -163,8 +158,7 @@ fn run_typed<T: Kernels>(
     console: &Console,
     ranks: &Arc<dyn Communicator>,
 ) -> Result<()> {
-    let planning = &arguments.planning;
-    ProductOptions::kernel_named(&planning.kernel)?;
+    let request = Request { is_over_ranks: true, ..Request::of_run(arguments)? };
     agree(&**ranks, arguments.output.as_deref().map_or(Ok(()), |path| DenseFile::new(path).map(drop)))?;
     let trace = arguments.repeated.trace.as_deref().filter(|_| ranks.rank() == 0);
     agree(&**ranks, trace.map_or(Ok(()), check_target))?;
@@ -205,24 +199,21 @@ fn run_typed<T: Kernels>(
         false => None,
     };
     let (own_nnz, a_bytes) = (matrix.nnz() as u64, matrix.bytes());
-    let options = ProductOptions {
-        schedule: arguments.schedule,
-        ..planning::options(planning, arguments.repeated.repeat)?
-    };
+    let options = ProductOptions { schedule: arguments.schedule, ..request.options.clone() };
     let block = RowBlock { first_row: own.start, total_rows: rows, matrix };
     let built = cluster.product(block).columns(k).options(options).build();
     let mut product = agree(&**ranks, built)?;
-    let kept_tasks = if arguments.repeated.trace.is_some() { MAX_TRACED_TASKS } else { MAX_DESCRIBED_TASKS };
     session.interrupt.defer();
     let measured = {
         let _spinner = console.spinner("multiplying");
-        multiply(arguments, &session, &**ranks, &mut product, &x_rows, rows == cols, kept_tasks)?
+        multiply(&request, &session, &**ranks, &mut product, &x_rows, rows == cols)?
     };
     let y = &measured.y;
     let verification = match &checked_rows {
         Some(local) if measured.is_complete => {
             let _spinner = console.spinner("verifying");
-            Some(verified(&session, &**ranks, local, &x_source, y, own.start, rows)?)
+            let of_rank = session.pool.install(|| verify_rows(local, &x_source, y));
+            Some(verification_of_all(&**ranks, of_rank, own.start..own.end, rows)?)
         }
         _ => None,
     };
@@ -242,29 +233,29 @@ fn run_typed<T: Kernels>(
     let plan = product.plan()?.clone();
     let descriptions = product.descriptions();
     let described = describe(&plan, &descriptions, &measured.reports)?;
-    let subject = Subject::ranks(arguments, &info, &notes, (rows, cols, nnz), k as u64, T::DTYPE, a_bytes);
-    let outcome = Outcome {
-        subject,
-        repeated: &arguments.repeated,
-        execution: &arguments.planning,
-        session: &session,
+    let whole = ProductMatrix {
+        info: &info,
+        notes: &notes,
+        rows,
+        cols,
+        nnz,
+        // Which columns are used, no rank knows.
+        used_columns: cols,
+        bytes: a_bytes,
+        hash: None,
+    };
+    let done = Done {
         load_s,
-        plan_s: Some(product.plan_s()),
+        plan_s: product.plan_s(),
         prepare_s: product.prepare_s(),
-        plan: &plan,
-        clock_errors: Vec::new(),
-        host_reasons: vec![None; plan.chunks.len()],
-        times: Times::new(&measured.seconds),
-        simulated_s: None,
-        described: &described,
+        seconds: measured.seconds.clone(),
         checked: measured.checked,
         faults: product.faults(),
-        simulated: false,
-        verification: verification.as_ref(),
-        verified_part: None,
+        verification,
         result_hash: hash.map(|hash| format!("{hash:016x}")),
-        interrupted: session.interrupt.asked(),
+        ..Done::new(Workload::product(arguments, &whole, k as u64, &arguments.x.name()))
     };
+    let outcome = Outcome::new(&request, &session, done, &plan, &described);
     let messages = product.messages_of_devices()?;
     let own_outcome = RankOutcome {
         report: serde_json::to_value(report::json(&outcome)).unwrap_or_default(),
@@ -386,14 +377,15 @@ struct Measured<T: Kernels> {
 }
 
 fn multiply<T: Kernels>(
-    arguments: &RunArguments,
+    request: &Request<'_>,
     session: &Session,
     ranks: &dyn Communicator,
     product: &mut ClusterProduct<T>,
     x_rows: &MultiVector<T>,
     is_square: bool,
-    kept_tasks: usize,
 ) -> Result<Measured<T>> {
+    let repeated = request.repeated;
+    let kept_tasks = if repeated.trace.is_some() { MAX_TRACED_TASKS } else { MAX_DESCRIBED_TASKS };
     let mut x = if is_square { product.vectors()? } else { product.x_vectors()? };
     // The rows of a card that is lost are computed by the other devices of this rank, if the host has X.
     if product.descriptions().len() > HOST_AND_NETWORK {
@@ -401,7 +393,7 @@ fn multiply<T: Kernels>(
     }
     x.copy_from(x_rows)?;
     let mut y = product.vectors()?;
-    let (warmup, repeats) = (arguments.repeated.warmup, arguments.repeated.repeat);
+    let (warmup, repeats) = (repeated.warmup, repeated.repeat);
     let (mut seconds, mut reports, mut products, mut free_tasks) = (Vec::new(), Vec::new(), 0, kept_tasks);
     let (mut is_interrupted, mut checked) = (false, Checked::default());
     for run in 0..warmup + repeats {
@@ -435,23 +427,26 @@ fn multiply<T: Kernels>(
     Ok(Measured { y: rows, seconds, reports, products, is_complete: products > 0, is_interrupted, checked })
 }
 
-/// The verification of the rows of all ranks. X is made again from its source, not from what ranks exchanged.
-fn verified<T: Kernels>(
-    session: &Session,
-    ranks: &dyn Communicator,
+/// The verification of the rows of this rank. X is made again from its source, not from what ranks exchanged.
+fn verify_rows<T: Kernels>(
     local: &LocalColumns<T>,
     x_source: &XRows,
     y: &MultiVector<T>,
-    first_row: u64,
+) -> Result<Verification> {
+    let x = x_source.read::<T>(local.columns.len(), y.k(), |column| u64::from(local.columns[column]))?;
+    verify(local.matrix.view(), x.view(), y.view())
+}
+
+/// The verification of all `rows`, from that of each rank, of its `own_rows`.
+fn verification_of_all(
+    ranks: &dyn Communicator,
+    of_rank: Result<Verification>,
+    own_rows: Range<u64>,
     rows: u64,
 ) -> Result<Verification> {
-    let own = session.pool.install(|| {
-        let x = x_source.read::<T>(local.columns.len(), y.k(), |column| u64::from(local.columns[column]))?;
-        verify(local.matrix.view(), x.view(), y.view())
-    });
-    let mut own = agree(ranks, own)?;
-    own.worst = own.worst.map(|(row, column)| (row + first_row as usize, column));
-    own.mean_rel_err *= y.rows() as f64;
+    let mut own = agree(ranks, of_rank)?;
+    own.worst = own.worst.map(|(row, column)| (row + own_rows.start as usize, column));
+    own.mean_rel_err *= (own_rows.end - own_rows.start) as f64;
     // As bits, since JSON has no infinity.
     let (row, column) = own.worst.unwrap_or((0, 0));
     let numbers = [own.max_rel_err, own.mean_rel_err, own.max_bound_ratio].map(f64::to_bits);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::report::Outcome;
+use super::report::{Outcome, add_result};
 use crate::console::Console;
 use crate::console::report::Report;
 use crate::console::table::{Table, count, percent, seconds};
@@ -118,7 +118,7 @@ pub fn report(
 
 fn table(outcome: &Outcome<'_>, outcomes: &[RankOutcome], summary: &Summary) -> Table {
     let mut table = Table::facts();
-    for (name, value) in &outcome.subject.facts {
+    for (name, value) in &outcome.done.workload.facts {
         table.fact(name, value);
     }
     let mut hosts: Vec<&str> = outcomes.iter().map(|rank| rank.host.as_str()).collect();
@@ -179,21 +179,7 @@ fn table(outcome: &Outcome<'_>, outcomes: &[RankOutcome], summary: &Summary) -> 
             );
         }
     }
-    if let Some(verification) = outcome.verification {
-        let largest = verification.max_bound_ratio;
-        let verdict = match verification.passed {
-            true => format!("yes: every error is within the rounding bound (largest {largest:.3} of it)"),
-            false => format!("NO: the largest error is {largest:.3} × the rounding bound"),
-        };
-        table.fact("verified", verdict);
-    }
-    if let Some(hash) = &outcome.result_hash {
-        let file = outcome.subject.output.as_ref().map(|path| format!(", in {}", path.display()));
-        table.fact("Y", format!("xxh3 {hash}{}", file.unwrap_or_default()));
-    }
-    if let Some(path) = &outcome.repeated.trace {
-        table.fact("trace", format!("{}; open it with rowloom trace or ui.perfetto.dev", path.display()));
-    }
+    add_result(&mut table, outcome);
     table
 }
 
@@ -239,8 +225,8 @@ fn json(outcome: &Outcome<'_>, outcomes: &[RankOutcome], summary: &Summary, whol
                 "hidden_fraction": mean(outcomes, &["overlap", "hidden_fraction"]),
                 "idle_fraction": mean(outcomes, &["overlap", "idle_fraction"]),
             }),
-            "verify" => json!(outcome.verification),
-            "y_hash" => json!(outcome.result_hash),
+            "verify" => json!(outcome.done.verification),
+            "y_hash" => json!(outcome.done.result_hash),
             _ => value.clone(),
         };
         report = report.with(key, merged);

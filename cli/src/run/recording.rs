@@ -26,13 +26,13 @@ impl Recording {
     /// its file has no spans of the program.
     pub fn finish(self, outcome: &Outcome<'_>, before: &[Phase], last: &Phase) -> Result<()> {
         let (mut trace, mut program) = (Trace::default(), Trace::default());
-        self.spans.finish(if outcome.simulated { &mut program } else { &mut trace })?;
+        self.spans.finish(if outcome.done.simulated { &mut program } else { &mut trace })?;
         let mut first = 0;
         for Phase { plan, descriptions, set_up, reports } in before.iter().chain([last]) {
             add_runs(&mut trace, plan, descriptions, set_up.as_ref(), reports, first);
             first += reports.len() as u64;
         }
-        for (device, error_ns) in &outcome.clock_errors {
+        for (device, error_ns) in &outcome.done.clock_errors {
             trace.clock_error(device, *error_ns);
         }
         trace.metadata("config", config(outcome));

@@ -28,7 +28,9 @@ pub trait Repeated {
     fn plan(&mut self) -> &Plan;
 
     /// How often the plan changed.
-    fn changes(&mut self) -> u64;
+    fn changes(&mut self) -> u64 {
+        0
+    }
 
     /// The devices of the plan, the host first.
     fn descriptions(&mut self) -> Vec<Description>;
@@ -37,7 +39,9 @@ pub trait Repeated {
     fn take_set_up(&mut self) -> Option<Round>;
 
     /// Changes of the plan, in words, since the last call.
-    fn take_notes(&mut self) -> Vec<String>;
+    fn take_notes(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// The report of the last repetition.
     fn last_report(&mut self) -> Option<&RunReport>;

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::repeat::Checked;
-use super::workload::Subject;
+use super::repeat::simulated_s;
+use super::request::Request;
+use super::workload::Workload;
 use crate::args::standard_stream::is_dash;
-use crate::args::{ExecutionArguments, RepeatArguments};
 use crate::console::reasons;
 use crate::console::report::{Report, machine_report};
 use crate::console::table::{Table, percent, seconds};
@@ -22,34 +23,22 @@ use rowloom::internal::runtime::{Computed, FaultReport, RunReport};
 use rowloom::internal::trace::{DeviceSummary, Summary};
 use rowloom::internal::work::ChunkRows;
 
-/// The outcome of a run.
-pub struct Outcome<'a> {
+/// What a command computed, as it says itself.
+pub struct Done {
     /// What was computed.
-    pub subject: Subject,
-    /// The flags of the repetition.
-    pub repeated: &'a RepeatArguments,
-    /// The flags of the execution.
-    pub execution: &'a ExecutionArguments,
-    /// The machine and its threads.
-    pub session: &'a Session,
+    pub workload: Workload,
     /// Seconds to read or generate the operands.
     pub load_s: f64,
     /// Seconds of planning.
-    pub plan_s: Option<f64>,
+    pub plan_s: f64,
     /// Seconds of preparing.
     pub prepare_s: f64,
-    /// The plan.
-    pub plan: &'a Plan,
+    /// Seconds of each measured product.
+    pub seconds: Vec<f64>,
     /// The error of the clock alignment of each device with its own clock.
     pub clock_errors: Vec<(String, u64)>,
     /// For each chunk the reason of the CPU's kernel, where the CPU may compute it.
     pub host_reasons: Vec<Option<String>>,
-    /// Statistics of the measured products.
-    pub times: Times,
-    /// Seconds of the plan in virtual time, where several devices work together.
-    pub simulated_s: Option<f64>,
-    /// The product of median length.
-    pub described: &'a Described<'a>,
     /// The products that were checked.
     pub checked: Checked,
     /// Faults of all products.
@@ -57,18 +46,72 @@ pub struct Outcome<'a> {
     /// Whether the devices are simulated.
     pub simulated: bool,
     /// The result of `--verify`.
-    pub verification: Option<&'a Verification>,
+    pub verification: Option<Verification>,
     /// The part of the result that was compared, where it is not all of it.
     pub verified_part: Option<String>,
     /// Hash of the result; `None` where there is none.
     pub result_hash: Option<String>,
+}
+
+impl Done {
+    /// A workload of which nothing else is known.
+    pub fn new(workload: Workload) -> Self {
+        Self {
+            workload,
+            load_s: 0.0,
+            plan_s: 0.0,
+            prepare_s: 0.0,
+            seconds: Vec::new(),
+            clock_errors: Vec::new(),
+            host_reasons: Vec::new(),
+            checked: Checked::default(),
+            faults: Vec::new(),
+            simulated: false,
+            verification: None,
+            verified_part: None,
+            result_hash: None,
+        }
+    }
+}
+
+/// What is reported: what was done, as it was asked for, with its plan.
+pub struct Outcome<'a> {
+    /// What was asked for.
+    pub request: &'a Request<'a>,
+    /// The machine and its threads.
+    pub session: &'a Session,
+    /// What was computed.
+    pub done: Done,
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The product of median length.
+    pub described: &'a Described<'a>,
+    /// Statistics of the measured products.
+    times: Times,
+    /// Seconds of the plan in virtual time, where several devices work together.
+    simulated_s: Option<f64>,
     /// Whether a signal ended the run early.
-    pub interrupted: bool,
+    interrupted: bool,
+}
+
+impl<'a> Outcome<'a> {
+    /// The outcome of `done`.
+    pub fn new(
+        request: &'a Request<'a>,
+        session: &'a Session,
+        done: Done,
+        plan: &'a Plan,
+        described: &'a Described<'a>,
+    ) -> Self {
+        let simulated_s = if done.simulated || request.is_over_ranks { None } else { simulated_s(plan) };
+        let (times, interrupted) = (Times::new(&done.seconds), session.interrupt.asked());
+        Self { request, session, done, plan, described, times, simulated_s, interrupted }
+    }
 }
 
 impl Outcome<'_> {
     fn gflops(&self) -> Option<f64> {
-        let operations = self.subject.operations;
+        let operations = self.done.workload.operations;
         // An empty product may take no measurable time.
         self.times.median.map(|median| if operations == 0.0 { 0.0 } else { operations / median / 1e9 })
     }
@@ -80,14 +123,14 @@ impl Outcome<'_> {
         let rate: f64 = busy.map(|device| device.profile.stream_gb_per_s * 1e9).sum();
         self.times
             .median
-            .filter(|median| *median > 0.0 && rate > 0.0 && self.subject.work != KindOfWork::Gemm)
-            .map(|median| self.subject.bytes as f64 / rate / median)
+            .filter(|median| *median > 0.0 && rate > 0.0 && self.done.workload.work != KindOfWork::Gemm)
+            .map(|median| self.done.workload.bytes as f64 / rate / median)
     }
 
     /// Compulsory bytes over time.
     fn gb_per_s(&self) -> Option<f64> {
         let median = self.times.median.filter(|median| *median > 0.0);
-        median.map(|median| self.subject.bytes as f64 / median / 1e9)
+        median.map(|median| self.done.workload.bytes as f64 / median / 1e9)
     }
 
     /// Predicted over measured time.
@@ -119,7 +162,7 @@ impl Outcome<'_> {
         let planned =
             self.plan.chunks.get(chunk).map_or_else(String::new, rowloom::internal::plan::Chunk::full_reason);
         let planned = planned.as_str();
-        let host = self.host_reasons.get(chunk).and_then(Option::as_ref);
+        let host = self.done.host_reasons.get(chunk).and_then(Option::as_ref);
         // Clauses that both reasons have are written once.
         let added = host.iter().flat_map(|host| host.split("; ")).filter(|words| !planned.contains(words));
         let words: Vec<&str> =
@@ -165,32 +208,32 @@ pub fn named(devices: &[impl AsRef<str>]) -> String {
 
 /// The table for people.
 pub fn table(outcome: &Outcome<'_>) -> Table {
-    let Outcome { subject, times, plan, .. } = outcome;
-    let (unit, result) = (subject.unit(), subject.result());
+    let Outcome { done: Done { workload, .. }, times, plan, .. } = outcome;
+    let unit = workload.unit();
     let mut table = Table::facts();
-    for (name, value) in &subject.facts {
+    for (name, value) in &workload.facts {
         table.fact(name, value);
     }
     for (kernel, devices, chunks) in outcome.kernels() {
         let chunks = Counted(chunks as u64, "chunk");
         table.fact("kernel", format!("{kernel}, {chunks} on {}", named(&devices)));
     }
-    if let ([_], Some(Some(reason))) = (&plan.chunks[..], outcome.host_reasons.first()) {
+    if let ([_], Some(Some(reason))) = (&plan.chunks[..], outcome.done.host_reasons.first()) {
         table.fact("", reason);
     }
-    reasons::add(&mut table, &subject.reasons(plan));
-    let plan_s = outcome.plan_s.map_or_else(String::new, |plan_s| format!(", plan {}", seconds(plan_s)));
-    if outcome.simulated {
+    reasons::add(&mut table, &workload.reasons(plan));
+    let plan_s = format!(", plan {}", seconds(outcome.done.plan_s));
+    if outcome.done.simulated {
         let set_up = plan.set_up_reason();
-        table.fact("this command", format!("load {}{plan_s}", seconds(outcome.load_s)));
+        table.fact("this command", format!("load {}{plan_s}", seconds(outcome.done.load_s)));
         table.fact("set-up", format!("predicted {}: {set_up}", Seconds(plan.set_up.total_s())));
     } else {
-        let prepare = seconds(outcome.prepare_s);
-        table.fact("set-up", format!("load {}{plan_s}, prepare {prepare}", seconds(outcome.load_s)));
+        let prepare = seconds(outcome.done.prepare_s);
+        table.fact("set-up", format!("load {}{plan_s}, prepare {prepare}", seconds(outcome.done.load_s)));
     }
     if let (Some(median), Some(min), Some(max)) = (times.median, times.min, times.max) {
         let predicted = Seconds(plan.predicted_s);
-        if outcome.simulated {
+        if outcome.done.simulated {
             table.fact("time", format!("{} per {unit} in virtual time", Seconds(median)));
             table.fact("predicted", format!("{predicted} per {unit}, simulated {}", Seconds(median)));
         } else {
@@ -201,7 +244,7 @@ pub fn table(outcome: &Outcome<'_>) -> Table {
             table.fact("predicted", format!("{words}{}", simulated.unwrap_or_default()));
         }
     }
-    let speed = match subject.work {
+    let speed = match workload.work {
         KindOfWork::Colmean => outcome.gb_per_s().map(|rate| format!("{rate:.2} GB/s")),
         KindOfWork::Spmm | KindOfWork::Gemm => outcome.gflops().map(|rate| format!("{rate:.2} GFLOP/s")),
     };
@@ -211,18 +254,26 @@ pub fn table(outcome: &Outcome<'_>) -> Table {
     if plan.devices.len() > 1 {
         overlap(outcome, &mut table);
     }
-    for fault in &outcome.faults {
+    for fault in &outcome.done.faults {
         let rescued = fault.recovered_on.as_ref().map(|device| format!("; recovered on {device}"));
         let FaultReport { device, task, error, .. } = fault;
         table.fact("fault", format!("{device}, {task}: {error}{}", rescued.unwrap_or_default()));
     }
-    if outcome.checked.products > 0 {
-        let Checked { products, seconds } = outcome.checked;
+    if outcome.done.checked.products > 0 {
+        let Checked { products, seconds } = outcome.done.checked;
         table.fact("checked", format!("{} in {}", Counted(products, unit), Seconds(seconds)));
     }
-    if let Some(verification) = outcome.verification {
+    add_result(&mut table, outcome);
+    table
+}
+
+/// The last lines of every table: the verdict, the result, its file and the trace.
+pub fn add_result(table: &mut Table, outcome: &Outcome<'_>) {
+    let Done { workload, .. } = &outcome.done;
+    let result = workload.result();
+    if let Some(verification) = &outcome.done.verification {
         let largest = verification.max_bound_ratio;
-        let part = outcome.verified_part.as_ref().map_or(String::new(), |part| format!(", {part}"));
+        let part = outcome.done.verified_part.as_ref().map_or(String::new(), |part| format!(", {part}"));
         let verdict = match verification.passed {
             true => {
                 format!("yes: every error is within the rounding bound (largest {largest:.3} of it{part})")
@@ -231,30 +282,29 @@ pub fn table(outcome: &Outcome<'_>) -> Table {
         };
         table.fact("verified", verdict);
     }
-    for (name, value) in &subject.results {
+    for (name, value) in &workload.results {
         table.fact(name, value);
     }
-    if outcome.simulated {
+    if outcome.done.simulated {
         table.fact(result, "none: simulated devices compute nothing");
     }
-    if let Some(hash) = &outcome.result_hash {
-        let file = subject.output.as_ref().map(|path| match is_dash(path) {
+    if let Some(hash) = &outcome.done.result_hash {
+        let file = workload.output.as_ref().map(|path| match is_dash(path) {
             true => ", on standard output".into(),
             false => format!(", in {}", path.display()),
         });
         table.fact(result, format!("xxh3 {hash}{}", file.unwrap_or_default()));
     }
-    if let Some(path) = &outcome.repeated.trace {
+    if let Some(path) = &outcome.request.repeated.trace {
         table.fact("trace", format!("{}; open it with rowloom trace or ui.perfetto.dev", path.display()));
     }
-    table
 }
 
 /// The computing devices in words.
 fn computed_on(outcome: &Outcome<'_>) -> String {
     let threads = outcome.session.pool.threads();
     let name = |device: &str| match device {
-        "cpu" if !outcome.simulated => Counted(threads as u64, "thread").to_string(),
+        "cpu" if !outcome.done.simulated => Counted(threads as u64, "thread").to_string(),
         other => other.to_string(),
     };
     let computing: Vec<String> =
@@ -286,7 +336,7 @@ fn command_of(work: KindOfWork) -> &'static str {
 
 /// The JSON object for scripts.
 pub fn json(outcome: &Outcome<'_>) -> Report {
-    let Outcome { subject, session, times, plan, .. } = outcome;
+    let Outcome { done: Done { workload, .. }, session, times, plan, .. } = outcome;
     let summary = outcome.summary();
     let computed = outcome.computed();
     let (up, down) = outcome.described.report.map_or((0, 0), RunReport::link_bytes);
@@ -294,13 +344,13 @@ pub fn json(outcome: &Outcome<'_>) -> Report {
         let device = done.map_or(chunk.home, |done| done.device.0);
         matches!(plan.kernel_on(chunk, device).info().format, Format::Csr | Format::Dense)
     });
-    let report = Report::new(command_of(subject.work))
+    let report = Report::new(command_of(workload.work))
         .with("provenance", &session.provenance)
         .with("machine", machine_report(&session.machine))
         .with("config", config(outcome));
     let operands = |report: Report, (key, value): &(&str, Value)| report.with(key, value);
-    let report = subject.keys.iter().fold(report, operands);
-    let report = match subject.work {
+    let report = workload.keys.iter().fold(report, operands);
+    let report = match workload.work {
         KindOfWork::Colmean => report.with("gb_per_s", outcome.gb_per_s()),
         KindOfWork::Spmm | KindOfWork::Gemm => report,
     };
@@ -311,9 +361,9 @@ pub fn json(outcome: &Outcome<'_>) -> Report {
         .with(
             "timing",
             json!({
-                "load_s": outcome.load_s,
-                "plan_s": outcome.plan_s,
-                "prepare_s": outcome.prepare_s,
+                "load_s": outcome.done.load_s,
+                "plan_s": outcome.done.plan_s,
+                "prepare_s": outcome.done.prepare_s,
                 "predicted_s": plan.predicted_s,
                 "predicted_over_measured": outcome.predicted_ratio(),
                 "predicted_set_up_s": plan.set_up.total_s(),
@@ -329,7 +379,7 @@ pub fn json(outcome: &Outcome<'_>) -> Report {
             json!({
                 "h2d": up,
                 "d2h": down,
-                "a": is_as_loaded.then_some(subject.a_bytes),
+                "a": is_as_loaded.then_some(workload.a_bytes),
                 "x": plan.matrix.cols.saturating_mul(plan.row_bytes()),
                 "y": plan.matrix.rows.saturating_mul(plan.row_bytes()),
             }),
@@ -340,18 +390,18 @@ pub fn json(outcome: &Outcome<'_>) -> Report {
             "overlap",
             json!({"hidden_fraction": summary.hidden_fraction, "idle_fraction": summary.idle_fraction}),
         )
-        .with("check", outcome.checked)
-        .with("faults", &outcome.faults)
-        .with("verify", outcome.verification)
-        .with(&format!("{}_hash", subject.result().to_lowercase()), &outcome.result_hash)
-        .with("simulated", outcome.simulated)
-        .with("reasons", subject.reasons(plan))
+        .with("check", outcome.done.checked)
+        .with("faults", &outcome.done.faults)
+        .with("verify", outcome.done.verification)
+        .with(&format!("{}_hash", workload.result().to_lowercase()), &outcome.done.result_hash)
+        .with("simulated", outcome.done.simulated)
+        .with("reasons", workload.reasons(plan))
         .with("interrupted", outcome.interrupted)
-        .with("notes", &subject.notes)
+        .with("notes", &workload.notes)
 }
 
 fn chunks(outcome: &Outcome<'_>, computed: &[Option<Computed>]) -> Vec<Value> {
-    let (plan, entries) = (outcome.plan, outcome.subject.entries());
+    let (plan, entries) = (outcome.plan, outcome.done.workload.entries());
     let chunk_json = |(index, chunk): (usize, &rowloom::internal::plan::Chunk)| {
         let done = computed.get(index).copied().flatten();
         let device = done.map_or(chunk.home, |done| done.device.0);
@@ -378,7 +428,7 @@ fn chunks(outcome: &Outcome<'_>, computed: &[Option<Computed>]) -> Vec<Value> {
 }
 
 fn devices(outcome: &Outcome<'_>, computed: &[Option<Computed>], summaries: &[DeviceSummary]) -> Vec<Value> {
-    let (plan, entries) = (outcome.plan, outcome.subject.entries());
+    let (plan, entries) = (outcome.plan, outcome.done.workload.entries());
     let device_json = |device: u32| {
         let name = outcome.device_name(device);
         let (mut rows, mut nnz) = (0, 0);
@@ -403,11 +453,12 @@ fn devices(outcome: &Outcome<'_>, computed: &[Option<Computed>], summaries: &[De
 
 /// Every flag as resolved.
 pub fn config(outcome: &Outcome<'_>) -> Value {
-    let Outcome { subject, repeated, execution, session, plan, .. } = outcome;
+    let Outcome { done: Done { workload, .. }, request, session, plan, .. } = outcome;
+    let (repeated, execution) = (request.repeated, request.execution);
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let used: Vec<&str> = plan.computing().map(|device| outcome.device_name(device)).collect();
     let mut config = json!({
-        "output": path(&subject.output),
+        "output": path(&workload.output),
         "verify": repeated.verify,
         "repeat": repeated.repeat,
         "warmup": repeated.warmup,
@@ -423,13 +474,13 @@ pub fn config(outcome: &Outcome<'_>) -> Value {
         "transfer": execution.transfer,
         "check": execution.check,
         "mem_limit": execution.mem_limit,
-        "kernel": subject.kernel,
+        "kernel": workload.kernel,
         "reproducible": execution.reproducible,
         "model": execution.model,
         "no_refine": execution.no_refine,
         "trace": path(&repeated.trace),
     });
-    if let (Value::Object(config), Value::Object(own)) = (&mut config, &subject.config) {
+    if let (Value::Object(config), Value::Object(own)) = (&mut config, &workload.config) {
         config.extend(own.clone());
     }
     config

@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 
 use crate::args::MatrixSource;
 use crate::args::RunArguments;
-use crate::console::report::{MatrixReport, hash};
+use crate::console::report::MatrixReport;
 use crate::console::table::count;
 use crate::measure::compulsory_bytes;
-use crate::measure::used_columns;
-use crate::operands::session::{Session, describe};
+use crate::operands::session::describe;
 use rowloom::internal::kernel::KindOfWork;
-use rowloom::internal::matrix::{Loaded, Scalar};
+use rowloom::internal::matrix::MatrixInfo;
 use rowloom::internal::plan::Plan;
+use rowloom::internal::runtime::TimeParts;
 
 /// What a command computes, in the words of its kind of work.
 #[derive(Debug)]
-pub struct Subject {
+pub struct Workload {
     /// The kind of work.
     pub work: KindOfWork,
     /// The first lines of the table: names and values.
@@ -42,7 +42,7 @@ pub struct Subject {
     pub notes: Vec<String>,
 }
 
-impl Subject {
+impl Workload {
     /// What one repetition computes.
     pub fn unit(&self) -> &'static str {
         match self.work {
@@ -73,33 +73,25 @@ impl Subject {
         named_operands(self.work, &plan.reasons)
     }
 
-    /// A product of `rowloom run` with `k` columns. `x` describes X.
-    pub fn product<T: Scalar>(
-        arguments: &RunArguments,
-        session: &Session,
-        source: &MatrixSource,
-        loaded: &Loaded<T>,
-        k: u64,
-        x: &str,
-    ) -> Self {
-        let (matrix, planning) = (loaded.matrix.view(), &arguments.planning);
-        let (rows, cols, nnz) = (matrix.rows(), matrix.cols(), matrix.nnz());
-        let used = session.pool.install(|| used_columns(matrix));
+    /// A product of `rowloom run` with `k` columns.
+    pub fn product(arguments: &RunArguments, matrix: &ProductMatrix<'_>, k: u64, x: &str) -> Self {
+        let (planning, ProductMatrix { info, rows, cols, nnz, .. }) = (&arguments.planning, *matrix);
+        let dtype = arguments.matrix_arguments.dtype;
         let plan = arguments.plan.as_ref().map(|path| path.display().to_string());
         Self {
             work: KindOfWork::Spmm,
             facts: vec![
-                ("matrix", describe(&matrix, &loaded.info)),
-                ("X", format!("{} columns, {}, {x}", count(k), T::DTYPE)),
+                ("matrix", describe(info, rows, cols, nnz)),
+                ("X", format!("{} columns, {dtype}, {x}", count(k))),
             ],
             results: Vec::new(),
             keys: vec![
-                ("matrix", json!(MatrixReport::new(&loaded.info, rows, cols, nnz))),
-                ("matrix_hash", json!(hash(&matrix))),
+                ("matrix", json!(MatrixReport::new(info, rows as usize, cols as usize, nnz as usize))),
+                ("matrix_hash", json!(matrix.hash)),
                 ("k", json!(k)),
             ],
             config: json!({
-                "matrix": source.name(),
+                "matrix": MatrixSource::new(&arguments.matrix).name(),
                 "k": k,
                 "x": arguments.x.name(),
                 "finite": arguments.finite,
@@ -110,64 +102,38 @@ impl Subject {
             }),
             kernel: planning.kernel.clone(),
             operations: 2.0 * nnz as f64 * k as f64,
-            bytes: compulsory_bytes(rows as u64, nnz as u64, used, k, T::DTYPE),
-            a_bytes: matrix.bytes(),
+            bytes: compulsory_bytes(rows, nnz, matrix.used_columns, k, dtype),
+            a_bytes: matrix.bytes,
             output: arguments.output.clone(),
-            notes: loaded.notes.clone(),
+            notes: matrix.notes.to_vec(),
         }
+    }
+
+    /// Adds the cluster of a plan and the parts of the time of a product on it.
+    pub fn add_cluster(&mut self, plan: &Plan, parts: &TimeParts) {
+        self.keys.extend([("cluster", json!(plan.cluster)), ("time_parts", json!(parts))]);
     }
 }
 
-#[cfg(feature = "mpi")]
-impl Subject {
-    /// A product of `rowloom run` over ranks with `k` columns, of a matrix with so many rows, columns and nonzeros; `a_bytes` are those
-    /// of this rank.
-    pub fn ranks(
-        arguments: &RunArguments,
-        info: &rowloom::internal::matrix::MatrixInfo,
-        notes: &[String],
-        (rows, cols, nnz): (u64, u64, u64),
-        k: u64,
-        dtype: rowloom::internal::matrix::Dtype,
-        a_bytes: u64,
-    ) -> Self {
-        let planning = &arguments.planning;
-        let synthetic = if info.synthetic { " (synthetic)" } else { "" };
-        let [shown_rows, shown_cols, shown_nnz] = [rows, cols, nnz].map(count);
-        Self {
-            work: KindOfWork::Spmm,
-            facts: vec![
-                (
-                    "matrix",
-                    format!("{}{synthetic}, {shown_rows} x {shown_cols}, {shown_nnz} nonzeros", info.name),
-                ),
-                ("X", format!("{} columns, {dtype}, {}", count(k), arguments.x.name())),
-            ],
-            results: Vec::new(),
-            keys: vec![
-                ("matrix", json!(MatrixReport::new(info, rows as usize, cols as usize, nnz as usize))),
-                ("matrix_hash", Value::Null),
-                ("k", json!(k)),
-            ],
-            config: json!({
-                "matrix": MatrixSource::new(&arguments.matrix).name(),
-                "k": k,
-                "x": arguments.x.name(),
-                "finite": arguments.finite,
-                "format": planning.format,
-                "tune": false,
-                "schedule": arguments.schedule,
-                "plan": Value::Null,
-            }),
-            kernel: planning.kernel.clone(),
-            operations: 2.0 * nnz as f64 * k as f64,
-            // Every column counts as used: which are, no rank knows.
-            bytes: compulsory_bytes(rows, nnz, cols, k, dtype),
-            a_bytes,
-            output: arguments.output.clone(),
-            notes: notes.to_vec(),
-        }
-    }
+/// The sparse matrix of a product, of all ranks if there are several.
+#[derive(Debug, Clone, Copy)]
+pub struct ProductMatrix<'a> {
+    /// Its name and origin.
+    pub info: &'a MatrixInfo,
+    /// Its notes.
+    pub notes: &'a [String],
+    /// Its rows.
+    pub rows: u64,
+    /// Its columns.
+    pub cols: u64,
+    /// Its entries.
+    pub nnz: u64,
+    /// Columns with an entry; all of them where it is not known which are.
+    pub used_columns: u64,
+    /// Bytes of the part that this process has.
+    pub bytes: u64,
+    /// The hash of its arrays, where one process has all of them.
+    pub hash: Option<&'a str>,
 }
 
 /// Reasons, which call the operands of every kind of work A, X and Y, with the names of a kind's operands.

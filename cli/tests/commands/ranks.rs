@@ -350,6 +350,17 @@ fn running_ranks(place: &Place, ranks: usize) -> Vec<usize> {
     (0..ranks).filter(is_running).collect()
 }
 
+/// Whether the ranks give signs of life to each other: each then has a thread for them.
+fn are_connected(place: &Place, ranks: usize) -> bool {
+    let is_connected = |rank: usize| {
+        let process = std::fs::read_to_string(place.path(&format!("pid.{rank}"))).ok()?;
+        let threads = std::fs::read_dir(format!("/proc/{}/task", process.trim())).ok()?;
+        let name = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("comm")).ok();
+        Some(threads.flatten().filter_map(name).any(|name| name.trim() == "rowloom-ranks"))
+    };
+    (0..ranks).all(|rank| is_connected(rank) == Some(true))
+}
+
 /// Whether `mpirun` itself hangs, after it has printed its message and ended all ranks: that of Debian 12 (Open MPI 4.1, PMIx 4.2) can
 /// wait for ever for a lock of its own if a rank is killed while it connects to it.
 fn launcher_hangs(place: &Place, ranks: usize) -> bool {
@@ -370,8 +381,12 @@ fn a_rank_that_is_killed_or_stopped_at_any_moment_ends_the_job_in_time_and_leave
         let words =
             "run band.rlm -k 8 --repeat 4000000000 --devices cpu --threads 1 --output y.npy --trace t.json";
         let mut job = long_job(&place, 3, words);
-        // In the first half second, MPI starts and the ranks connect.
+        // In the first half second, MPI starts and the ranks connect. A rank that is stopped before gives no sign.
         let delay = random.below(if moment % 2 == 0 { 4000 } else { 500 });
+        let started = Instant::now();
+        while signal == "STOP" && !are_connected(&place, 3) && started.elapsed() < MAX_END_TIME {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         std::thread::sleep(Duration::from_millis(delay));
         while !signal_rank(&place, rank, signal) {
             std::thread::sleep(Duration::from_millis(20));
