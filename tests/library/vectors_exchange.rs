@@ -64,7 +64,7 @@ fn interior_rows_wait_for_no_copy_and_boundary_rows_do() {
         };
         let needs_others =
             (begin..end).any(|row| a.view().row(row).0.iter().any(|&column| !own(column as usize)));
-        assert_eq!(comes_after(&planned.graph(), TaskId(number as u32), TaskKind::PeerCopy), needs_others);
+        assert_eq!(comes_after(planned.graph(), TaskId(number as u32), TaskKind::PeerCopy), needs_others);
         *(if needs_others { &mut boundary } else { &mut interior }) += 1;
     }
     assert_eq!((interior, boundary), (2, 2));
