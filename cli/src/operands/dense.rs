@@ -23,6 +23,8 @@ pub struct DenseInput<T: Scalar> {
     pub name: String,
     /// The values.
     pub values: Arc<MultiVector<T>>,
+    /// The names of its columns, where its file has them.
+    pub column_names: Vec<String>,
     /// The format of its file; Matrix Market if it is generated.
     pub format: ArrayFormat,
     /// Notes on repairs and oddities, each with the name.
@@ -44,7 +46,7 @@ impl<T: Scalar> DenseInput<T> {
         let start = Instant::now();
         let source = MatrixSource::new(typed);
         let name = source.name();
-        let Dense { values, format, notes, .. } = match source {
+        let Dense { values, names: column_names, format, notes } = match source {
             MatrixSource::Collection(_) => {
                 let reason = "the SuiteSparse collection has sparse matrices, and a dense one is needed";
                 return Err(Error::usage(format!("{name}: {reason}")));
@@ -67,7 +69,8 @@ impl<T: Scalar> DenseInput<T> {
         };
         let notes: Vec<String> = notes.into_iter().map(|note| format!("{name}: {note}")).collect();
         notes.iter().for_each(|note| console.note(note));
-        Ok(Self { name, values: Arc::new(values), format, notes, load_s: start.elapsed().as_secs_f64() })
+        let load_s = start.elapsed().as_secs_f64();
+        Ok(Self { name, values: Arc::new(values), column_names, format, notes, load_s })
     }
 
     /// Bytes of the values.

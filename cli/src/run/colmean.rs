@@ -29,6 +29,9 @@ use rowloom::internal::plan::Plan;
 use rowloom::internal::runtime::{ColumnSums, Round, RunReport};
 use rowloom::internal::work::colmean::Colmean as ColmeanWork;
 
+/// Up to so many columns have their statistics in the table.
+const SHOWN_COLUMNS: usize = 12;
+
 /// Computes and reports.
 pub fn run(arguments: &ColmeanArguments, console: &Console) -> Result<()> {
     let done = match arguments.dense.matrix_arguments.dtype {
@@ -77,7 +80,7 @@ fn run_typed<T: Kernels>(arguments: &ColmeanArguments, console: &Console) -> Res
     let statistics = totals.as_ref().map(|totals| Statistics::of(totals, &arguments.statistics));
     if let Some(statistics) = &statistics {
         let provenance = job.session.provenance.lines();
-        files.write(statistics, &layout, (&table.name, rows), &provenance)?;
+        files.write(statistics, &layout, &table, &provenance)?;
     }
     let done = Done {
         load_s: table.load_s,
@@ -120,6 +123,10 @@ fn workload<T: Kernels>(
     if let Some([smallest, largest]) = extremes {
         results.push(("means", format!("from {} to {}", place(smallest), place(largest))));
     }
+    if let Some(statistics) = statistics.filter(|_| layout.selected().count() <= SHOWN_COLUMNS) {
+        let lines = layout.selected().map(|column| statistics.line(column, &table.column_names));
+        results.extend(lines.map(|line| ("column", line)));
+    }
     if let Some(plot) = &arguments.plot {
         results.push(("plot", plot.display().to_string()));
     }
@@ -133,6 +140,7 @@ fn workload<T: Kernels>(
         keys: vec![
             ("table", table.report()),
             ("columns_reported", json!(layout.selected().count())),
+            ("column_names", json!((!table.column_names.is_empty()).then_some(&table.column_names))),
             (
                 "means",
                 json!({

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use crate::args::ColmeanArguments;
 use crate::args::options::Statistic;
 use crate::console::{check_target, write_file};
+use crate::operands::dense::DenseInput;
 use crate::plots::{Axis, Figure, Lines, Panel, Plot, Point, Scale, Series, SeriesStyle, svg};
 use rowloom::internal::error::{Error, Result};
 use rowloom::internal::kernel::colmean::Totals;
-use rowloom::internal::matrix::MultiVector;
 use rowloom::internal::matrix::io::{npy, write};
+use rowloom::internal::matrix::{MultiVector, Scalar};
 
 /// Channels that are drawn as one curve each.
 const DRAWN_CHANNELS: usize = 8;
@@ -131,18 +132,36 @@ impl Statistics {
         Some([smallest, largest])
     }
 
-    fn csv(&self, layout: &Layout, provenance: &[String]) -> String {
+    /// The statistics of a column in one line, with its name where there is one.
+    pub fn line(&self, column: Column, names: &[String]) -> String {
+        let Column { channel, sample, column } = column;
+        let name = match names.get(column) {
+            Some(name) => format!("{column} ({name})"),
+            None if channel == 0 => column.to_string(),
+            None => format!("{column} (channel {channel}, sample {sample})"),
+        };
+        let value = |(statistic, values): &(Statistic, Vec<f64>)| {
+            format!("{} {:.6}", statistic.name(), values.get(column).copied().unwrap_or(f64::NAN))
+        };
+        format!("{name}: {}", self.values.iter().map(value).collect::<Vec<_>>().join(", "))
+    }
+
+    /// The statistics as a table of text; the last column has the names where the table has them.
+    fn csv(&self, layout: &Layout, names: &[String], provenance: &[String]) -> String {
         let mut text: String = provenance.iter().map(|line| format!("# {line}\n")).collect();
         text += "channel,sample,column";
         for (statistic, _) in &self.values {
             text += &format!(",{}", statistic.name());
         }
-        text.push('\n');
+        text += if names.is_empty() { "\n" } else { ",name\n" };
         for Column { channel, sample, column } in layout.selected() {
             text += &format!("{channel},{sample},{column}");
             for (_, values) in &self.values {
                 // The shortest text that reads back to the same number.
                 text += &values.get(column).map_or(",".into(), |value| format!(",{value:?}"));
+            }
+            if let Some(name) = names.get(column) {
+                text += &format!(",\"{}\"", name.replace('"', "\"\""));
             }
             text.push('\n');
         }
@@ -226,17 +245,17 @@ impl Files {
         Ok(Self { output, plot })
     }
 
-    /// Writes them. `rows` is the number of rows of the table.
-    pub fn write(
+    /// Writes them.
+    pub fn write<T: Scalar>(
         &self,
         statistics: &Statistics,
         layout: &Layout,
-        (table, rows): (&str, usize),
+        table: &DenseInput<T>,
         provenance: &[String],
     ) -> Result<()> {
         match &self.output {
             Some(path) if has_ending(path, "csv") => {
-                write_file(path, statistics.csv(layout, provenance).as_bytes())?;
+                write_file(path, statistics.csv(layout, &table.column_names, provenance).as_bytes())?;
             }
             Some(path) if has_ending(path, "npy") => {
                 npy::write_npy(path.as_path(), &statistics.array(layout)?, true)?;
@@ -245,7 +264,9 @@ impl Files {
             None => {}
         }
         match &self.plot {
-            Some(path) => write_file(path, svg(&statistics.figure(layout, table, rows)).as_bytes()),
+            Some(path) => {
+                write_file(path, svg(&statistics.figure(layout, &table.name, table.values.rows())).as_bytes())
+            }
             None => Ok(()),
         }
     }

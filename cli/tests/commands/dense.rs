@@ -227,6 +227,33 @@ fn means_of_a_recording_are_those_of_its_columns() {
 }
 
 #[test]
+fn a_table_of_a_spreadsheet_has_names_semicolons_and_decimal_commas() {
+    let place = Place::new();
+    place.write("sheet.csv", "\u{feff}time;\"height, m\"\r\n1,5;2\r\n2,5;4,5\r\n");
+    let output = place.succeed("colmean sheet.csv --devices cpu --repeat 1 --output means.csv --verify");
+    for words in ["0 (time): mean 2.000000", "1 (height, m): mean 3.250000", "yes:"] {
+        assert!(output.stdout.contains(words), "{words}: {}", output.stdout);
+    }
+    for words in ["names of 2 columns", "commas are decimal marks"] {
+        assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
+    }
+    let csv = place.read("means.csv");
+    let lines: Vec<&str> = csv.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(lines, ["channel,sample,column,mean,name", "0,0,0,2.0,\"time\"", "0,1,1,3.25,\"height, m\""]);
+    let report = place.json("colmean sheet.csv --devices cpu --repeat 1 --json");
+    assert_eq!(report["column_names"], serde_json::json!(["time", "height, m"]));
+
+    // Without names six columns are listed by number, and many are not listed.
+    place.write("plain.txt", "1 2 3 4 5 6\n3 4 5 6 7 8\n");
+    let text = place.succeed("colmean plain.txt --samples 3 --devices cpu --repeat 1").stdout;
+    assert!(text.contains("5 (channel 1, sample 2): mean 7.000000"), "{text}");
+    let text = place.succeed("colmean gen:dense,rows=9,cols=40 --devices cpu --repeat 1").stdout;
+    assert!(text.contains("from ") && !text.contains("mean 0."), "{text}");
+    place.write("words.csv", "time;height\n1,5;tall\n");
+    place.fail("colmean words.csv --devices cpu", 3, "words.csv:2:5: value 'tall' is not a number");
+}
+
+#[test]
 fn every_device_and_split_gives_one_hash_of_sums() {
     let place = Place::new();
     let words =
