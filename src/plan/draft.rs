@@ -98,8 +98,9 @@ impl Draft<'_> {
             }
             if always {
                 let plan = plan?;
-                let words = transfer::requested(&plan.plan);
-                (plan, Some(words))
+                // Vectors that stay on the devices are not copied.
+                let words = (!self.request.vectors_stay).then(|| transfer::requested(&plan.plan));
+                (plan, words)
             } else {
                 transfer::faster(assembled(&all_staged), plan)?
             }
@@ -108,7 +109,9 @@ impl Draft<'_> {
         let repeat = self.request.repeat.max(1);
         let mut reasons = vec![mode_reason(plan.mode, repeat, self.request.mode.is_some(), self.gpus())];
         if let Some(Balance { words, cause }) = balance {
-            reasons.push(format!("{words}{}", plan.imbalance(cause).unwrap_or_default()));
+            // On a cluster the exchange, which no plan predicts, is a part of the finish times.
+            let differ = plan.imbalance(cause).filter(|_| self.request.cluster.is_none());
+            reasons.push(format!("{words}{}", differ.unwrap_or_default()));
         }
         reasons.extend(transfer);
         let (mut plan, blocks) = self.in_blocks(assembled, &division)?;
@@ -177,6 +180,10 @@ impl Draft<'_> {
 
     /// What a user can do if resident parts of A do not fit.
     pub fn resident_advice(&self) -> Reason {
+        if self.request.cluster.is_some() {
+            // The nodes' CPUs do not compute, and no other mode keeps X and Y on the devices.
+            return vec![self.request.work.smaller_vectors()].into();
+        }
         let other = match (self.gpus() < self.devices.len(), self.request.cpu_share) {
             (false, _) => Advice::AddCpu,
             (true, Some(_)) => Advice::AutomaticCpuShare,

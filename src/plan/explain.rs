@@ -9,6 +9,18 @@ use crate::work::{ChunkRows, Combine, XPlan};
 /// Finish times further apart than this share of the longest are not called balanced without a reason.
 const BALANCED_WITHIN: f64 = 0.05;
 
+/// A CPU whose memory takes this share of a product's time is limited by it.
+const MEMORY_BOUND: f64 = 0.9;
+
+/// What limits the time of a product.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limit {
+    /// The limit, as the object of a sentence.
+    pub what: String,
+    /// What would shorten the product.
+    pub help: &'static str,
+}
+
 /// A few names in full; of many the number, the first and the last.
 pub(super) fn list(names: &[&str]) -> String {
     const IN_FULL: usize = 2;
@@ -30,7 +42,7 @@ impl Plan {
         let locked = gpus.iter().map(|&index| registered_bytes(self, index));
         let resident = gpus.iter().map(|&index| self.devices[index].slots.resident_bytes);
         let parts = [
-            (self.set_up.open_s, format!("open {}", Counted(gpus.len() as u64, "device"))),
+            (self.set_up.open_s, format!("open {}", self.opened(gpus.len()))),
             (self.set_up.load_kernels_s, format!("load {}", Counted(kernels as u64, "kernel"))),
             (self.set_up.register_s, format!("register {}", Bytes(locked.sum()))),
             (self.set_up.bring_a_s, format!("copy A ({}) to the devices", Bytes(resident.sum()))),
@@ -44,6 +56,52 @@ impl Plan {
             [] => "nothing to open, register or copy".into(),
             parts => parts.join(" + "),
         }
+    }
+
+    /// The devices that are opened one after the other, and how many hosts do that at the same time.
+    fn opened(&self, devices: usize) -> String {
+        match &self.cluster {
+            Some(cluster) if cluster.nodes > 1 => {
+                let of_node = Counted(u64::from(cluster.gpus_per_node.max(1)), "device");
+                format!("{of_node} on each of {} nodes", cluster.nodes)
+            }
+            _ => Counted(devices as u64, "device").to_string(),
+        }
+    }
+
+    /// What limits the time of a product on the devices of one machine, and what would shorten it; `None` without rows.
+    #[doc(hidden)]
+    pub fn limit(&self) -> Option<Limit> {
+        let last = self.last_to_finish()?;
+        let (device, finish) = (&self.devices[last], self.finish(last));
+        let memory_s = self.memory_bytes(&self.host) as f64 / (self.host.memory_gb_per_s * 1e9);
+        let is_cpu = device.profile.link.is_none();
+        let waits = self.predicted_s > finish.total_s() * (1.0 + 1e-9);
+        if waits || is_cpu && memory_s >= MEMORY_BOUND * self.predicted_s {
+            let what = format!("the memory of the host ({:.0} GB/s)", self.host.memory_gb_per_s);
+            return Some(Limit { what, help: "faster memory" });
+        }
+        if is_cpu {
+            let what = format!("the kernel on {}", device.name);
+            return Some(Limit { what, help: "more or faster cores" });
+        }
+        let parts = [
+            (finish.chunks_s, finish.longest),
+            (finish.x_s, "copying X"),
+            (finish.ends_s, "filling and draining the pipeline"),
+        ];
+        let longest = parts.into_iter().reduce(|best, part| if part.0 > best.0 { part } else { best });
+        let (_, step) = longest?;
+        let help = match step {
+            "the kernel" => "a faster GPU",
+            step if step.ends_with("on the host") => "faster memory of the host",
+            step if step.starts_with("filling") => "lower latency of copies and launches",
+            _ => "faster copies to and from the GPU",
+        };
+        Some(Limit {
+            what: format!("{step} on {}", device.name).replace("on the host on", "on the host for"),
+            help,
+        })
     }
 
     /// The seconds that a first run on a machine adds to the set-up, where it has to compile kernels.
@@ -209,6 +267,40 @@ mod tests {
             plan.product_reason(),
             format!("limited by the host's memory: {bytes} at 7 GB/s; emu:0/0 finishes after {finish}")
         );
+    }
+
+    #[test]
+    fn the_limit_of_a_product_is_its_longest_part_or_the_hosts_memory() {
+        let what = |plan: &Plan| plan.limit().map(|limit| limit.what);
+        assert_eq!(what(&plan("empty,rows=0", None, &["cpu"])), None);
+        let mut cpu = plan("stencil5,n=20", None, &["cpu"]);
+        let Finish { x_s, chunks_s, ends_s, .. } = cpu.finish(0);
+        cpu.predicted_s = x_s + chunks_s + ends_s;
+        cpu.host.memory_gb_per_s = 1e9;
+        assert_eq!(what(&cpu), Some("the kernel on cpu".into()));
+        cpu.host.memory_gb_per_s = 1e-3;
+        assert_eq!(what(&cpu), Some("the memory of the host (0 GB/s)".into()));
+        let mut gpu = plan("diagonal,rows=16384", Some(4), &["emu"]);
+        gpu.predicted_s = 0.0;
+        let said = what(&gpu).unwrap();
+        assert!(said.ends_with(" emu:0/0"), "{said}");
+        gpu.predicted_s = 1e3;
+        assert!(what(&gpu).unwrap().starts_with("the memory of the host"));
+    }
+
+    #[test]
+    fn nodes_of_a_cluster_open_their_devices_at_the_same_time_and_register_nothing() {
+        use super::super::set_up::set_up;
+        use crate::cost::{Cluster, Network};
+        let mut plan = plan("stencil5,n=20", Some(8), &["h200x4"]);
+        let one = set_up(&plan);
+        let (host, network) = (plan.host.clone(), Network::named("ndr400").unwrap());
+        plan.cluster = Some(Cluster { nodes: 2, gpus_per_node: 2, host, network });
+        plan.set_up = set_up(&plan);
+        let driver_s = plan.devices[1].profile.driver_start_s;
+        assert!((2.0 * (plan.set_up.open_s - driver_s) - (one.open_s - driver_s)).abs() < 1e-9);
+        assert_eq!(plan.set_up.register_s, 0.0);
+        assert!(plan.set_up_reason().starts_with("open 2 devices on each of 2 nodes "));
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub use counts::{DeviceCount, compare_device_counts};
 pub use data::{
     Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, SetUp, Slots, SplitRow, XPlan, XRows,
 };
+pub use explain::Limit;
 pub use make::make;
 pub use remaining::Remaining;
 pub use request::{DeviceSpec, PlanRequest};

@@ -80,6 +80,7 @@ impl<'a> PlanRequest<'a> {
             reproducible: self.reproducible,
             has_cpu: has(Processor::Cpu),
             has_gpu: has(Processor::Gpu),
+            is_cluster: self.cluster.is_some(),
             compiles: gpus.clone().all(|device| device.profile.compiles),
             cublas: gpus.all(|device| device.profile.cublas),
         }

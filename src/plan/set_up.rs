@@ -16,8 +16,10 @@ pub(super) fn set_up(plan: &Plan) -> SetUp {
     let opened = || plan.devices.iter().map(|device| &device.profile).filter(|on| on.link.is_some());
     let driver_s = opened().map(|on| on.driver_start_s).fold(0.0, f64::max);
     let devices = || 0..plan.devices.len();
+    // Equal nodes, which open their devices at the same time.
+    let nodes = plan.cluster.as_ref().map_or(1, |cluster| cluster.nodes.max(1));
     SetUp {
-        open_s: driver_s + opened().map(|on| on.open_s).sum::<f64>(),
+        open_s: driver_s + opened().map(|on| on.open_s).sum::<f64>() / nodes as f64,
         load_kernels_s: devices().map(|index| load_kernels_s(plan, index)).fold(0.0, f64::max),
         register_s: devices().map(|index| register_s(plan, index)).sum(),
         bring_a_s: bring_a_s(plan),
@@ -46,8 +48,12 @@ fn load_kernels_s(plan: &Plan, index: usize) -> f64 {
     if profile.link.is_none() { 0.0 } else { forms(plan, index).len() as f64 * profile.load_kernel_s }
 }
 
-/// Bytes that are registered for device `index`.
+/// Bytes that are registered for device `index`; none where X and Y stay on the devices of a cluster.
 pub(super) fn registered_bytes(plan: &Plan, index: usize) -> u64 {
+    if plan.cluster.is_some() {
+        // X and Y stay on the devices: no memory of the host is read or written with each product.
+        return 0;
+    }
     let registered = plan.devices.get(index).map_or(Registered::default(), |device| device.registered);
     let own = || plan.chunks.iter().filter(|chunk| chunk.home == index as u32);
     let a: u64 = own().map(|chunk| chunk.staged_bytes).sum();

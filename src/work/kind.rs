@@ -67,6 +67,8 @@ pub struct KernelRequest {
     pub has_cpu: bool,
     /// Whether there is a GPU among the devices.
     pub has_gpu: bool,
+    /// Whether the devices are those of a cluster, to which none can be added.
+    pub is_cluster: bool,
     /// Whether every GPU can compile kernels.
     pub compiles: bool,
     /// Whether every GPU has the vendor's library for dense products.

@@ -21,6 +21,13 @@ impl Table {
         Self { inner }
     }
 
+    /// A text that is wrapped to [`WIDTH`].
+    pub fn paragraph(text: &str) -> Self {
+        let mut inner = plain();
+        inner.set_width(WIDTH).add_row([printable(text)]);
+        Self { inner }
+    }
+
     /// A table with headings; the columns whose indices are in `numbers` are right-aligned.
     pub fn columns<const N: usize>(headings: [&str; N], numbers: &[usize]) -> Self {
         let mut inner = plain();

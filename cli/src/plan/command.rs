@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 
 use super::dense;
 use super::dense::DenseShape;
-use super::report::{planned, show_chunks};
-use super::table::{add_times, device_reasons, devices};
+use super::nodes::NodeCounts;
+use super::report::{planned, show_devices_and_chunks};
+use super::sentence;
+use super::table::{add_times, device_reasons};
 use crate::args::MatrixSource;
 use crate::args::PlanArguments;
 use crate::args::no_effect;
@@ -22,7 +24,7 @@ use crate::request::planning::{Requested, plan_request, runtime};
 use rowloom::internal::error::{Counted, Result};
 use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::matrix::Dtype;
-use rowloom::internal::plan::{compare_device_counts, make};
+use rowloom::internal::plan::{Plan, compare_device_counts, make};
 use rowloom::internal::runtime::ProductOptions;
 use rowloom::internal::trace::Clock;
 
@@ -65,8 +67,11 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     let mut plan = session.pool.install(|| make(&request))?;
     let plan_s = start.elapsed().as_secs_f64();
     let mut parts = None;
-    if plan.cluster.is_some() {
+    let (mut nodes, mut product_words) = (NodeCounts::default(), plan.product_reason());
+    if let Some(of) = plan.cluster.clone() {
         let (_, simulated) = session.pool.install(|| cluster::simulate(&mut plan, &request.work))?;
+        nodes = session.pool.install(|| NodeCounts::compare(&request, &plan, &simulated))?;
+        product_words = cluster::product_words(&of, &simulated);
         parts = Some(simulated);
     }
     let (counts, words) = session.pool.install(|| compare_device_counts(&request, &plan))?;
@@ -79,21 +84,35 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
         plan.save(path)?;
     }
 
+    let sentence = match &parts {
+        Some(parts) => sentence::of_cluster(&plan, parts, &nodes),
+        None => sentence::of_plan(&plan, &counts),
+    };
+    console.table(&Table::paragraph(&sentence))?;
+    console.text("\n")?;
     let mut facts = Table::facts();
     facts.fact("matrix", describe_loaded(&loaded));
     facts.fact("X", format!("{}, {}", Counted(plan.k, "column"), plan.dtype));
-    add_times(&mut facts, &plan);
-    reasons::add(&mut facts, &plan.reasons);
-    reasons::add(&mut facts, &device_reasons(&plan));
+    add_times(&mut facts, &plan, &product_words);
+    // The line of the product has the parts of its time.
+    reasons::add(&mut facts, plan.reasons.iter().filter(|reason| !reason.starts_with("parts: ")));
+    reasons::add(&mut facts, &device_reasons(&plan, arguments.wide));
+    if let Some(words) = copies_of_vectors(&plan) {
+        facts.fact("X and Y", words);
+    }
     facts.fact("this command", format!("loaded A in {}, planned in {}", seconds(load_s), seconds(plan_s)));
     if let Some(path) = &arguments.save {
         facts.fact("saved", path.display());
     }
     console.table(&facts)?;
     console.text("\n")?;
-    console.table(&devices(&plan, arguments.wide))?;
-    console.text("\n")?;
-    show_chunks(&plan, arguments.wide, console)?;
+    show_devices_and_chunks(&plan, arguments.wide, console)?;
+    if let Some(advice) = nodes.advice() {
+        console.text("\n")?;
+        console.table(&nodes.table(plan.repeat))?;
+        console.text("\n")?;
+        console.table(&Table::paragraph(&advice))?;
+    }
 
     let report = Report::new("plan")
         .with("provenance", &session.provenance)
@@ -101,15 +120,32 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
         .with("config", config(arguments, &session, &source, k))
         .with("matrix", MatrixReport::new(&loaded.info, matrix.rows(), matrix.cols(), matrix.nnz()))
         .with("device_counts", &counts)
+        .with("summary", &sentence)
         .with("timing", json!({"load_s": load_s, "plan_s": plan_s}))
         .with("reasons", &plan.reasons)
         .with("notes", &loaded.notes);
     let report = match parts {
-        Some(parts) => report.with("cluster", &plan.cluster).with("time_parts", parts),
+        Some(parts) => {
+            report.with("cluster", &plan.cluster).with("time_parts", parts).with("node_counts", &nodes.counts)
+        }
         None => report,
     };
-    console.json(&planned(report, &plan, "nnz"))?;
+    console.json(&planned(report, &plan, "nnz", &product_words))?;
     session.interrupt.check()
+}
+
+/// How X and Y move with each product on simulated GPUs, which differs between a machine and a cluster of one node.
+fn copies_of_vectors(plan: &Plan) -> Option<&'static str> {
+    let mut gpus = plan.devices.iter().filter(|device| device.chunks > 0 && device.profile.link.is_some());
+    let is_simulated = gpus.any(|device| device.name.starts_with("sim:"));
+    match &plan.cluster {
+        Some(cluster) if cluster.has_cpu_ranks() => None,
+        Some(_) => Some("stay on the devices; on one machine they are copied with every product"),
+        None if is_simulated => {
+            Some("are copied with every product; on a simulated cluster they stay on the devices")
+        }
+        None => None,
+    }
 }
 
 /// Every flag as resolved.

@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::report::{planned, show_chunks};
-use super::table::{add_times, device_reasons, devices};
+use super::report::{planned, show_devices_and_chunks};
+use super::sentence;
+use super::table::{add_times, device_reasons};
 use crate::args::PlanArguments;
 use crate::args::no_effect;
 use crate::console::reasons;
@@ -125,21 +126,23 @@ pub fn run(arguments: &PlanArguments, shape: DenseShape, console: &Console) -> R
         plan.save(path)?;
     }
 
+    let sentence = sentence::of_plan(&plan, &counts);
+    console.table(&Table::paragraph(&sentence))?;
+    console.text("\n")?;
     let mut facts = Table::facts();
     facts.fact("work", &shape.words);
-    add_times(&mut facts, &plan);
+    let product_words = plan.product_reason();
+    add_times(&mut facts, &plan, &product_words);
     let named = named_operands(shape.kind, &plan.reasons);
     reasons::add(&mut facts, &named);
-    reasons::add(&mut facts, &named_operands(shape.kind, &device_reasons(&plan)));
+    reasons::add(&mut facts, &named_operands(shape.kind, &device_reasons(&plan, arguments.wide)));
     facts.fact("this command", format!("planned in {}", seconds(plan_s)));
     if let Some(path) = &arguments.save {
         facts.fact("saved", path.display());
     }
     console.table(&facts)?;
     console.text("\n")?;
-    console.table(&devices(&plan, arguments.wide))?;
-    console.text("\n")?;
-    show_chunks(&plan, arguments.wide, console)?;
+    show_devices_and_chunks(&plan, arguments.wide, console)?;
 
     let config = json!({
         "work": arguments.matrix.to_string_lossy(),
@@ -163,10 +166,11 @@ pub fn run(arguments: &PlanArguments, shape: DenseShape, console: &Console) -> R
         .with("provenance", &session.provenance)
         .with("machine", machine_report(&session.machine))
         .with("config", config)
+        .with("summary", &sentence)
         .with("timing", json!({"plan_s": plan_s}))
         .with("device_counts", &counts)
         .with("reasons", &named);
-    console.json(&planned(report, &plan, "entries"))?;
+    console.json(&planned(report, &plan, "entries", &product_words))?;
     session.interrupt.check()
 }
 

@@ -2,5 +2,8 @@
 
 pub mod command;
 pub mod dense;
+pub mod groups;
+pub mod nodes;
 pub mod report;
+pub mod sentence;
 pub mod table;

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::table::{all_chunks, chunk_groups, kernels, name_of};
+use super::groups;
+use super::table::{all_chunks, chunk_groups, devices, kernels, name_of};
 use crate::console::Console;
 use crate::console::report::Report;
 use crate::console::table::count;
@@ -11,8 +12,17 @@ use rowloom::internal::kernel::Processor;
 use rowloom::internal::plan::{Chunk, Plan};
 use rowloom::internal::work::ChunkRows;
 
-/// Prints the chunks: all of them if `wide`, else in groups with the reasons of their kernels.
-pub fn show_chunks(plan: &Plan, wide: bool, console: &Console) -> Result<()> {
+/// Prints the devices and chunks: all of them if `wide`, else in groups with the reasons of their kernels.
+pub fn show_devices_and_chunks(plan: &Plan, wide: bool, console: &Console) -> Result<()> {
+    if groups::are_grouped(plan) && !wide {
+        console.table(&groups::devices(plan))?;
+        console.text("\n")?;
+        console.table(&groups::kernels(plan))?;
+        console.text(" --wide shows every device and chunk\n\n")?;
+        return console.table(&kernels(plan, true));
+    }
+    console.table(&devices(plan, wide))?;
+    console.text("\n")?;
     if wide {
         return console.table(&all_chunks(plan));
     }
@@ -23,11 +33,11 @@ pub fn show_chunks(plan: &Plan, wide: bool, console: &Console) -> Result<()> {
         console.text(&format!("… {} more groups; --wide shows every chunk\n", count(left_out as u64)))?;
     }
     console.text("\n")?;
-    console.table(&kernels(plan))
+    console.table(&kernels(plan, false))
 }
 
-/// A report with the parts of a plan. `entries` is the key of the number of entries of a chunk.
-pub fn planned(report: Report, plan: &Plan, entries: &str) -> Report {
+/// A report with the parts of a plan. `entries` is the key of the number of entries of a chunk; `product_words` are the parts of a product.
+pub fn planned(report: Report, plan: &Plan, entries: &str, product_words: &str) -> Report {
     let set_up = &plan.set_up;
     report
         .with("fingerprint", &plan.matrix)
@@ -47,7 +57,7 @@ pub fn planned(report: Report, plan: &Plan, entries: &str) -> Report {
             }),
         )
         .with("predicted_s", plan.predicted_s)
-        .with("predicted_reason", plan.product_reason())
+        .with("predicted_reason", product_words)
         .with("repeat", plan.repeat)
         .with("total_s", plan.total_s())
         .with("devices", &plan.devices)

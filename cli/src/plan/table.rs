@@ -10,6 +10,8 @@ use rowloom::internal::work::ChunkRows;
 
 /// Groups of chunks that are shown without `--wide`.
 const SHOWN_GROUPS: usize = 12;
+/// Parts of X that are listed without `--wide`.
+const LISTED_PARTS: usize = 4;
 /// A set-up above this share of the total is called nearly all of it.
 const MOSTLY_SET_UP: f64 = 0.99;
 
@@ -18,8 +20,9 @@ pub fn name_of(plan: &Plan, device: u32) -> &str {
     plan.devices.get(device as usize).map_or("", |device| &device.name)
 }
 
-/// Adds the predicted times: set-up, product, and their total for all products. The parts of each add up to it.
-pub fn add_times(facts: &mut Table, plan: &Plan) {
+/// Adds the predicted times: set-up, product, and their total for all products. The parts of each add up to it; `product_words` are those of
+/// a product.
+pub fn add_times(facts: &mut Table, plan: &Plan, product_words: &str) {
     let (set_up, product) = (Seconds(plan.set_up.total_s()), Seconds(plan.predicted_s));
     let named = |text: &str| with_own_names(kind(plan), text);
     facts.fact("set-up", format!("{set_up} once: {}", named(&plan.set_up_reason())));
@@ -28,7 +31,7 @@ pub fn add_times(facts: &mut Table, plan: &Plan) {
         facts.fact("", format!("the first run on a machine compiles kernels: about {compile_s} more"));
     }
     let one = named("product");
-    facts.fact(&one, format!("{product} {}", named(&plan.product_reason())));
+    facts.fact(&one, format!("{product} {}", named(product_words)));
     let (total, products) = (Seconds(plan.total_s()), Counted(plan.repeat, &one));
     if plan.set_up.total_s() > MOSTLY_SET_UP * plan.total_s() {
         facts.fact("total", format!("{total} for {products}, nearly all of it set-up"));
@@ -38,17 +41,17 @@ pub fn add_times(facts: &mut Table, plan: &Plan) {
 }
 
 /// The kind of work of a plan.
-fn kind(plan: &Plan) -> KindOfWork {
+pub fn kind(plan: &Plan) -> KindOfWork {
     let kinds = [KindOfWork::Gemm, KindOfWork::Colmean];
     kinds.into_iter().find(|kind| kind.name() == plan.matrix.kind).unwrap_or(KindOfWork::Spmm)
 }
 
 /// What the entries of A are called.
-fn entries(plan: &Plan) -> &'static str {
+pub fn entries(plan: &Plan) -> &'static str {
     if kind(plan) == KindOfWork::Spmm { "nonzeros" } else { "entries" }
 }
 
-/// The devices and their shares; with `wide` the layout of their memory.
+/// The devices and their shares; a plan has no finish times on a cluster, since its exchange is simulated. With `wide` the layout of their memory.
 pub fn devices(plan: &Plan, wide: bool) -> Table {
     let x = with_own_names(kind(plan), "X");
     let headings = ["device", "rows", entries(plan), "chunks", "memory", &x, "done after"];
@@ -62,14 +65,18 @@ pub fn devices(plan: &Plan, wide: bool) -> Table {
             count(device.chunks),
             with_own_names(kind(plan), &memory(device, wide)),
             x_words(device, wide),
-            if device.chunks == 0 { "-".into() } else { seconds(device.predicted_s) },
+            if device.chunks == 0 || plan.cluster.is_some() {
+                "-".into()
+            } else {
+                seconds(device.predicted_s)
+            },
         ]);
     }
     table
 }
 
 /// The rows of device `index`; of a row that is split it has the share of its segments.
-fn rows_of(plan: &Plan, index: usize) -> f64 {
+pub fn rows_of(plan: &Plan, index: usize) -> f64 {
     let own = plan.chunks.iter().filter(|chunk| chunk.home as usize == index);
     let rows = own.map(|chunk| match chunk.rows {
         ChunkRows::Rows { begin, end } => (end - begin) as f64,
@@ -191,15 +198,15 @@ pub fn all_chunks(plan: &Plan) -> Table {
             count(chunk.size.entries),
             name_of(plan, chunk.home).into(),
             plan.kernel_on(chunk, chunk.home).name().into(),
-            seconds(chunk.predicted_s),
+            if plan.cluster.is_some() { "-".into() } else { seconds(chunk.predicted_s) },
             chunk.full_reason(),
         ]);
     }
     table
 }
 
-/// The reason of each kernel: that of the largest chunk which it computes.
-pub fn kernels(plan: &Plan) -> Table {
+/// The reason of each kernel, or with `largest_only` of the one with most entries: that of the largest chunk which it computes.
+pub fn kernels(plan: &Plan, largest_only: bool) -> Table {
     let mut largest: Vec<(&str, usize)> = Vec::new();
     for (index, chunk) in plan.chunks.iter().enumerate() {
         let kernel = plan.kernel_on(chunk, chunk.home).name();
@@ -209,6 +216,13 @@ pub fn kernels(plan: &Plan) -> Table {
             None => largest.push((kernel, index)),
         }
     }
+    if largest_only {
+        let computed = |kernel: &str| -> u64 {
+            let own = plan.chunks.iter().filter(|chunk| plan.kernel_on(chunk, chunk.home).name() == kernel);
+            own.map(|chunk| chunk.size.entries).sum()
+        };
+        largest = largest.into_iter().max_by_key(|(kernel, _)| computed(kernel)).into_iter().collect();
+    }
     let mut table = Table::facts();
     for (kernel, index) in largest {
         let reason = &plan.chunks[index].kernel_reason;
@@ -217,11 +231,15 @@ pub fn kernels(plan: &Plan) -> Table {
     table
 }
 
-/// Reasons of devices without a share and of the parts of X, each once for all devices that it is true of.
-pub fn device_reasons(plan: &Plan) -> Vec<String> {
+/// Reasons of devices without a share and of the parts of X, each once for all devices that it is true of. Without `wide`, many
+/// different parts of X are one reason. On a cluster the host does nothing, and no X is sent from it.
+pub fn device_reasons(plan: &Plan, wide: bool) -> Vec<String> {
     let mut reasons: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     let idle = plan.devices.iter().filter(|device| device.chunks == 0);
-    let has_x = |device: &&DevicePlan| device.profile.link.is_some() && device.x != XPlan::Nothing;
+    let idle = idle.filter(|device| device.computes || plan.cluster.is_none());
+    let has_x = |device: &&DevicePlan| {
+        plan.cluster.is_none() && device.profile.link.is_some() && device.x != XPlan::Nothing
+    };
     let sent = plan.devices.iter().filter(|device| has_x(device) && device.chunks > 0);
     let receiving = sent.clone().count();
     let idle = idle.map(|device| ("device", device.reason.as_str(), device.name.as_str()));
@@ -231,6 +249,15 @@ pub fn device_reasons(plan: &Plan) -> Vec<String> {
             Some((_, _, names)) => names.push(name),
             None => reasons.push((topic, reason, vec![name])),
         }
+    }
+    let parts = reasons.iter().filter(|(topic, ..)| *topic == "X sent").count();
+    let many_parts = (!wide && parts > LISTED_PARTS).then(|| {
+        let receiving = reasons.iter().filter(|(topic, ..)| *topic == "X sent").flat_map(|(.., names)| names);
+        let names: Vec<&str> = receiving.copied().collect();
+        format!("X sent: to each of {} the rows that it uses; --wide shows them", named(&names))
+    });
+    if many_parts.is_some() {
+        reasons.retain(|(topic, ..)| *topic != "X sent");
     }
     let words = |(topic, reason, names): &(&str, &str, Vec<&str>)| match reason.split_once(": ") {
         Some((part, why)) if *topic == "X sent" => {
@@ -244,5 +271,5 @@ pub fn device_reasons(plan: &Plan) -> Vec<String> {
         _ if names[..] == ["host"] => format!("host: {reason}"),
         _ => format!("{topic}: {}: {reason}", named(names)),
     };
-    reasons.iter().map(words).collect()
+    reasons.iter().map(words).chain(many_parts).collect()
 }

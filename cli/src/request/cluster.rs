@@ -36,8 +36,49 @@ pub fn simulate(plan: &mut Plan, work: &Work<'_>) -> Result<(SimulatedVectors, T
     Ok((simulated, parts))
 }
 
-/// The topics of the reasons of a cluster. Vectors stay on its devices, so reasons about X on its way from the host are left out.
-const TOPICS: [&str; 5] = ["mode: ", "cluster: ", "exchange: ", "parts: ", "X: "];
+/// The topics of the reasons of a cluster. Vectors stay on its devices, so reasons about copies of X and Y are left out.
+const TOPICS: [&str; 6] = ["mode: ", "cluster: ", "exchange: ", "parts: ", "X: ", "transfer: "];
+
+/// The parts of the time of a product, which add up to it, with their seconds; those that take no time are left out.
+pub fn parts_of_time(cluster: &Cluster, parts: &TimeParts) -> Vec<(&'static str, f64)> {
+    let all = [
+        ("kernels", parts.kernels_s),
+        ("imbalance", parts.imbalance_s),
+        (within(cluster), parts.packing_s),
+        ("network bandwidth", parts.bandwidth_s),
+        ("network latency", parts.latency_s),
+    ];
+    all.into_iter().filter(|(_, seconds)| *seconds > 0.0).collect()
+}
+
+/// The time of a product in words: parts that add up to it.
+pub fn product_words(cluster: &Cluster, parts: &TimeParts) -> String {
+    let words: Vec<String> = parts_of_time(cluster, parts)
+        .into_iter()
+        .map(|(what, seconds)| format!("{what} {}", Seconds(seconds)))
+        .collect();
+    if words.is_empty() { "since there are no rows".into() } else { words.join(" + ") }
+}
+
+/// What an exchange consists of besides the network.
+fn within(cluster: &Cluster) -> &'static str {
+    match cluster.has_cpu_ranks() {
+        true => "packing and storing rows",
+        false => "packing and copies within nodes",
+    }
+}
+
+/// The nodes or ranks of a cluster: `64 nodes of 8 GPUs`, `4 ranks`.
+pub fn size(cluster: &Cluster) -> String {
+    match cluster.has_cpu_ranks() {
+        true => Counted(u64::from(cluster.nodes), "rank").to_string(),
+        false => format!(
+            "{} of {}",
+            Counted(u64::from(cluster.nodes), "node"),
+            Counted(u64::from(cluster.gpus_per_node), "GPU")
+        ),
+    }
+}
 
 /// The mode, the network, the exchange and the parts of the time, each as `topic: reason`.
 fn reasons(cluster: &Cluster, parts: &TimeParts) -> Vec<String> {
@@ -47,15 +88,8 @@ fn reasons(cluster: &Cluster, parts: &TimeParts) -> Vec<String> {
         (false, true) => "from GPU memory",
         (false, false) => "through host memory",
     };
-    let (node, within) = match cluster.has_cpu_ranks() {
-        true => ("rank", "packing and storing rows"),
-        false => ("node", "packing and copies within nodes"),
-    };
-    let nodes = Counted(u64::from(cluster.nodes), node).to_string();
-    let nodes = match cluster.has_cpu_ranks() {
-        true => nodes,
-        false => format!("{nodes} of {}", Counted(u64::from(cluster.gpus_per_node), "GPU")),
-    };
+    let node = if cluster.has_cpu_ranks() { "rank" } else { "node" };
+    let (nodes, within) = (size(cluster), within(cluster));
     let share = |seconds: f64| percent(seconds / parts.product_s.max(f64::MIN_POSITIVE));
     // All ranks of a host are nodes of their own.
     let between_nodes = match cluster.has_cpu_ranks() {

@@ -53,6 +53,68 @@ fn a_plan_for_a_cluster_predicts_the_time_of_its_run_and_can_be_saved() {
 }
 
 #[test]
+fn a_plan_for_many_nodes_is_one_page_that_ends_with_a_number_of_nodes() {
+    let place = Place::new();
+    let words = "plan gen:stencil27,n=16 -k 32 --devices sim:node8x64";
+    let page = place.succeed(words).stdout;
+    assert!(page.lines().count() <= 60, "{} lines:\n{page}", page.lines().count());
+    assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
+    assert!(page.trim_start().starts_with("64 nodes of 8 GPUs compute 20 products in "), "{page}");
+    let last = page.trim_end().rsplit("\n\n").next().unwrap().trim_start();
+    assert!(last.starts_with("use ") && last.contains("because a product takes "), "{last}");
+    for words in ["8 nodes x 8 GPUs: ", "open 8 devices on each of 64 nodes", "stay on the devices"] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    // Nothing was requested by a flag, and no X comes from the host.
+    for words in ["as requested", "register", "transfer", "X sent", "copy X", "512 devices "] {
+        assert!(!page.contains(words), "{words}: {page}");
+    }
+    assert!(place.succeed(&format!("{words} --wide")).stdout.lines().count() > 1000);
+}
+
+#[test]
+fn a_plan_for_a_cluster_compares_fewer_nodes_as_their_own_plans_do() {
+    let place = Place::new();
+    let plan =
+        |nodes: u32| place.json(&format!("plan gen:stencil27,n=24 -k 32 --devices sim:node8x{nodes} --json"));
+    let all = plan(4);
+    let counts = all["node_counts"].as_array().unwrap();
+    assert_eq!(counts.len(), 3);
+    for (count, nodes) in counts.iter().zip([4, 2, 1]) {
+        let own = plan(nodes);
+        assert_eq!(count["nodes"], nodes);
+        assert_eq!(count["product_s"], own["predicted_s"]);
+        assert_eq!((&count["set_up_s"], &count["total_s"]), (&own["set_up"]["total_s"], &own["total_s"]));
+    }
+}
+
+#[test]
+fn the_parts_of_a_product_on_a_cluster_add_up_to_its_time() {
+    let plan = Place::new().json("plan gen:stencil27,n=24 -k 32 --devices sim:node8x2 --json");
+    let words = plan["predicted_reason"].as_str().unwrap();
+    let seconds = |part: &str| {
+        let mut words = part.rsplit(' ');
+        let scale = if words.next() == Some("ms") { 1e-3 } else { 1e-6 };
+        words.next().and_then(|number| number.parse::<f64>().ok()).unwrap() * scale
+    };
+    let sum: f64 = words.split(" + ").map(seconds).sum();
+    let product_s = plan["predicted_s"].as_f64().unwrap();
+    assert!((sum - product_s).abs() < 0.02 * product_s, "{words}: {sum} {product_s}");
+}
+
+#[test]
+fn one_node_and_one_machine_say_how_they_differ() {
+    let place = Place::new();
+    for (devices, words) in [
+        ("sim:node8", "are copied with every product; on a simulated cluster they stay"),
+        ("sim:node8x1", "stay on the devices; on one machine they are copied with every"),
+    ] {
+        let page = place.succeed(&format!("plan gen:stencil27,n=24 -k 32 --devices {devices}")).stdout;
+        assert!(page.contains(words), "{devices}: {page}");
+    }
+}
+
+#[test]
 fn the_network_of_a_cluster_can_be_a_file() {
     let place = Place::new();
     place.write("slow.toml", NETWORK.replace("20.0", "0.02").replace("40.0", "0.04"));
@@ -106,6 +168,7 @@ fn wrong_usage_of_clusters_is_refused_with_the_reason() {
         ("--mode stream", "A, X and Y stay on the devices"),
         ("--verify", "compute no Y"),
         ("--output y.mtx", "compute no Y"),
+        ("--kernel cpu_csr", "needs the CPU; use another --kernel"),
     ] {
         let refused = place.run(&format!("run gen:stencil5,n=9 -k 2 --devices sim:node8x2 {flags}"));
         assert_eq!(refused.code, 2, "{flags}: {}", refused.stderr);

@@ -560,3 +560,40 @@ fn tables_of_plan_and_run_fit_80_columns_and_hold_the_reasons_of_kernels() {
         assert!(place.succeed(&format!("plan {flags} --wide")).stdout.lines().any(|line| line.len() > 100));
     }
 }
+
+#[test]
+fn a_plan_begins_with_a_sentence_of_devices_time_limit_and_help() {
+    let place = Place::new();
+    for (flags, words) in [
+        (
+            "gen:stencil27,n=20 -k 8 --devices cpu",
+            ["cpu computes 20 products in ", "limited by ", " would help."],
+        ),
+        (
+            "gen:stencil27,n=20 -k 8 --devices sim:h200x4",
+            ["4 devices (sim:h200x4/0 to sim:h200x4/3) compute 20", "opening devices", "1 GPU would take "],
+        ),
+        (
+            "gen:stencil27,n=20 -k 8 --devices sim:h200",
+            ["sim:h200/0 computes 20", "set-up", "after it a product takes"],
+        ),
+        (
+            "gemm:rows=2000,depth=2000,columns=2000 --devices cpu",
+            ["cpu computes 20", "limited by", "would help."],
+        ),
+        (
+            "colmean:rows=99,columns=999 --devices cpu",
+            ["cpu computes 20 runs in ", "limited by", "would help."],
+        ),
+        ("gen:empty,rows=0 --devices cpu", ["Nothing is to be computed", "no rows", "."]),
+    ] {
+        let page = place.succeed(&format!("plan {flags}")).stdout;
+        let first = page.split("\n\n").next().unwrap();
+        let first: Vec<&str> = first.split_whitespace().collect();
+        let first = first.join(" ");
+        for words in words {
+            assert!(first.contains(words), "{flags}: {words}: {page}");
+        }
+        assert_eq!(place.json(&format!("plan {flags} --json"))["summary"], first, "{flags}");
+    }
+}

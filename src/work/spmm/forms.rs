@@ -81,14 +81,15 @@ fn kernels(request: &KernelRequest, layouts: Layouts) -> Result<(Vec<KernelId>, 
         let reason = format!("kernel {} reads {}, not {}", info.name, info.format.name(), format.name());
         return Err(Error::usage(reason).advise([Advice::AutomaticFormat]));
     }
+    let other = |device: Advice| if request.is_cluster { Advice::OtherKernel } else { device };
     match info.runs_on {
         Processor::Gpu if !request.has_gpu => {
             let reason = format!("kernel {} needs a GPU", info.name);
-            return Err(Error::usage(reason).advise([Advice::AddGpu]));
+            return Err(Error::usage(reason).advise([other(Advice::AddGpu)]));
         }
         Processor::Cpu if !request.has_cpu => {
             let reason = format!("kernel {} needs the CPU", info.name);
-            return Err(Error::usage(reason).advise([Advice::AddCpu]));
+            return Err(Error::usage(reason).advise([other(Advice::AddCpu)]));
         }
         Processor::Gpu => gpu = vec![kernel],
         Processor::Cpu => cpu = vec![kernel],
