@@ -1,6 +1,7 @@
 //! Every command of the real binary, one file each. One crate, because each test crate links the whole library.
 
 mod bench;
+mod built_in_studies;
 mod changed_files;
 mod choose;
 mod clusters;
