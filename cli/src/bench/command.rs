@@ -189,7 +189,10 @@ fn verdict(cases: &[CaseResult]) -> Result<()> {
         Some((case, kernel)) => {
             let others = wrong.count();
             let more = if others > 0 { format!(" and {others} more") } else { String::new() };
-            Err(Error::Verification(format!("{} computed a wrong Y: {}{more}", kernel.kernel, case.name())))
+            Err(Error::Verification(match &kernel.reason {
+                Some(reason) => format!("{}: {reason}{more}", case.name()),
+                None => format!("{} computed a wrong Y: {}{more}", kernel.kernel, case.name()),
+            }))
         }
     }
 }
