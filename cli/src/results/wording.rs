@@ -13,6 +13,33 @@ pub fn not_measured(records: &[&Record]) -> Vec<String> {
     grouped(&refused, short_reason).into_iter().map(sentence).collect()
 }
 
+/// The highest rates with the fewest and with the most columns, where K was swept.
+pub fn by_k(timed: &[&Record]) -> Option<String> {
+    let ks = || timed.iter().filter_map(|record| record.k);
+    let (fewest, most) = (ks().min()?, ks().max()?);
+    if fewest == most {
+        return None;
+    }
+    let highest = |k: usize| {
+        let rates = timed.iter().filter(|record| record.k == Some(k)).filter_map(|record| record.gflops());
+        rates.max_by(f64::total_cmp).map(digits)
+    };
+    let (narrow, wide) = (highest(fewest)?, highest(most)?);
+    Some(format!(
+        "The highest rate is {narrow} GFLOP/s with K = {fewest} and {wide} GFLOP/s with K = {most}."
+    ))
+}
+
+/// A sentence on the cases whose comparison rests on doubtful times, of all `cases`.
+pub fn doubtful(doubtful: usize, cases: usize) -> Option<String> {
+    let which = match (doubtful, cases) {
+        (0, _) => return None,
+        (_, 1) => "The".into(),
+        _ => format!("In {doubtful} of {cases} cases the"),
+    };
+    Some(format!("{which} times compared are doubtful: the warnings have the reasons."))
+}
+
 /// A number with three significant digits.
 pub fn digits(value: f64) -> String {
     let decimals = (2 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 6);
