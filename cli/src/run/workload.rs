@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use crate::args::MatrixSource;
 use crate::args::RunArguments;
 use crate::console::report::{MatrixReport, hash};
+#[cfg(feature = "mpi")]
 use crate::console::table::count;
+use crate::console::table::count_of;
 use crate::measure::compulsory_bytes;
 use crate::measure::used_columns;
 use crate::operands::session::{Session, describe};
@@ -90,7 +92,7 @@ impl Subject {
             work: KindOfWork::Spmm,
             facts: vec![
                 ("matrix", describe(&matrix, &loaded.info)),
-                ("X", format!("{} columns, {}, {x}", count(k), T::DTYPE)),
+                ("X", format!("{}, {}, {x}", count_of(k, "column", "columns"), T::DTYPE)),
             ],
             results: Vec::new(),
             keys: vec![
@@ -141,7 +143,7 @@ impl Subject {
                     "matrix",
                     format!("{}{synthetic}, {shown_rows} x {shown_cols}, {shown_nnz} nonzeros", info.name),
                 ),
-                ("X", format!("{} columns, {dtype}, {}", count(k), arguments.x.name())),
+                ("X", format!("{}, {dtype}, {}", count_of(k, "column", "columns"), arguments.x.name())),
             ],
             results: Vec::new(),
             keys: vec![

@@ -11,6 +11,7 @@ mod devices;
 mod docs;
 mod failing_calls;
 mod fetch;
+mod first_steps;
 mod heterogeneous;
 mod limits;
 mod matrix;
