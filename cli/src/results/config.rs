@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::baseline::Baseline;
 use super::scaled_names::{with_counts, with_ranks};
 use crate::statistics::TIME_CAP_S;
 use rowloom::internal::error::{Error, Result};
@@ -27,6 +28,9 @@ pub struct StudyConfig {
     /// Seed of generated matrices and of X.
     #[serde(default = "one")]
     pub seed: u64,
+    /// What speed-ups are relative to.
+    #[serde(default)]
+    pub baseline: Baseline,
     /// How every case is measured.
     #[serde(default)]
     pub measure: Measure,

@@ -4,6 +4,7 @@ use super::answer::answers;
 use super::config::StudyConfig;
 use super::figures::{count, figures, size};
 use super::record::{BYTE_MODEL, Record};
+use super::wording::explanations;
 use crate::measure::MatrixFacts;
 use crate::measure::Provenance;
 use crate::plots::{Cell, Column, Report, Table, Timeline, WarningGroup};
@@ -232,25 +233,6 @@ fn results_table(sweep: &str, records: &[&Record]) -> Table {
         table.caption += &format!("{gap}{sentence}");
     }
     table
-}
-
-/// What the cells of a table of results do not say.
-fn explanations(records: &[&Record]) -> Vec<&'static str> {
-    let in_cache = records.iter().any(|record| record.roofline_fraction().is_some_and(|share| share > 1.0));
-    let unverified =
-        records.iter().any(|record| record.checked.is_none() && record.unverified_reason().is_some());
-    let sentences = [
-        (
-            in_cache,
-            "A result without a share of the roofline is faster than the memory: its data stay in the caches.",
-        ),
-        (
-            unverified,
-            "not verified: the result was not compared with the reference, so it has no rate and cannot win; verification was off, or \
-             the library does not return its result.",
-        ),
-    ];
-    sentences.into_iter().filter(|(applies, _)| *applies).map(|(_, sentence)| sentence).collect()
 }
 
 /// A table in which every column has two values at least; the caption names the others.

@@ -54,3 +54,33 @@ pub fn duration(seconds: f64) -> String {
         s => format!("{} µs", digits(s * 1e6)),
     }
 }
+
+/// What the cells of a table of results do not say.
+pub fn explanations(records: &[&Record]) -> Vec<String> {
+    let in_cache = records.iter().any(|record| record.roofline_fraction().is_some_and(|share| share > 1.0));
+    let unverified =
+        records.iter().any(|record| record.checked.is_none() && record.unverified_reason().is_some());
+    let sentences = [
+        (
+            in_cache,
+            "A result without a share of the roofline is faster than the memory: its data stay in the caches.",
+        ),
+        (
+            unverified,
+            "not verified: the result was not compared with the reference, so it has no rate and cannot win; verification was off, or \
+             the library does not return its result.",
+        ),
+    ];
+    let applying = sentences.into_iter().filter(|(applies, _)| *applies);
+    let mut sentences: Vec<String> = applying.map(|(_, sentence)| sentence.to_owned()).collect();
+    sentences.extend(baselines(records).map(|baselines| format!("Speed-ups are over {baselines}.")));
+    sentences
+}
+
+/// The baselines of the records with a speed-up: `cpu_csr on 1 thread`.
+pub fn baselines(records: &[&Record]) -> Option<String> {
+    let mut names: Vec<&str> = records.iter().filter_map(|record| record.speedup_over.as_deref()).collect();
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then(|| names.join(", or "))
+}

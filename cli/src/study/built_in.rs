@@ -8,7 +8,7 @@ use crate::console::report::Report;
 use crate::console::table::Table;
 use crate::console::{Console, write_file};
 use crate::results::StudyConfig;
-use rowloom::internal::error::{Error, Result};
+use rowloom::internal::error::{Error, Place, Result};
 use rowloom::internal::suggest::did_you_mean;
 use rowloom::internal::toml_file::TomlFile;
 
@@ -86,9 +86,10 @@ fn named(typed: &Path) -> Result<&'static BuiltIn> {
     let name = typed.to_string_lossy();
     BuiltIn::named(&name).ok_or_else(|| {
         let nearest = did_you_mean(&name, BUILT_IN.iter().map(|study| study.name));
-        Error::usage(format!(
-            "{name} is neither a file nor a built-in study{nearest}; `rowloom study --list` shows the built-in studies"
-        ))
+        let reason = format!(
+            "neither a file nor a built-in study{nearest}; `rowloom study --list` shows the built-in studies"
+        );
+        Error::input(Place::file(typed), reason)
     })
 }
 

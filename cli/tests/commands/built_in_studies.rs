@@ -26,11 +26,11 @@ fn a_file_of_a_studys_name_is_read_instead() {
 #[test]
 fn an_unknown_name_suggests_the_nearest_study() {
     let place = Place::new();
-    let reason = "quik is neither a file nor a built-in study (did you mean 'quick'?); \
+    let reason = "quik: neither a file nor a built-in study (did you mean 'quick'?); \
                   `rowloom study --list` shows the built-in studies";
-    place.fail("study quik", 2, reason);
-    place.fail("study --save quik", 2, reason);
-    place.fail("study zzzzzzzzzz", 2, "nor a built-in study; `rowloom study --list`");
+    place.fail("study quik", 3, reason);
+    place.fail("study --save quik", 3, reason);
+    place.fail("study zzzzzzzzzz", 3, "nor a built-in study; `rowloom study --list`");
     place.fail("study configs/quick.toml", 3, "configs/quick.toml: ");
     place.fail("study", 2, "<STUDY>");
 }
