@@ -1,7 +1,6 @@
 //! What the speed-ups of records are relative to.
 
-use serde::{Deserialize, Serialize};
-
+use super::config::Baseline;
 use super::record::{Measured, Record};
 use rowloom::internal::kernel::{KernelId, Order};
 use rowloom::internal::matrix::Dtype;
@@ -9,18 +8,8 @@ use rowloom::internal::matrix::Dtype;
 /// The kernel of the reference: one thread, one element at a time.
 const SERIAL: &str = "serial_csr";
 
-/// The result that speed-ups are relative to: on the same matrix, with the same precision and K.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Baseline {
-    /// The fastest kernel of canonical order on one thread of the CPU, of those that the study measures.
-    #[default]
-    OneThread,
-    /// `serial_csr`, which computes one element at a time.
-    SerialCsr,
-    /// SciPy, which uses one thread.
-    Scipy,
-}
+/// The name of the baseline of a conversion.
+const SERIAL_VERSION: &str = "the serial version";
 
 impl Baseline {
     /// The name of a record as this baseline; none where it is no such baseline.
@@ -55,7 +44,7 @@ pub fn add_speedups(records: &mut [Record], baseline: Baseline) {
     for record in records.iter() {
         let found = match record.measured {
             Measured::Conversion => {
-                record.kernel.strip_suffix(", serial").map(|name| (name, record.kernel.clone()))
+                record.kernel.strip_suffix(", serial").map(|name| (name, SERIAL_VERSION.to_owned()))
             }
             _ => baseline.name(record).map(|shown| ("", shown)),
         };
@@ -82,6 +71,14 @@ pub fn add_speedups(records: &mut [Record], baseline: Baseline) {
             found.zip(median).map(|((_, seconds, shown), median)| (seconds / median, shown.clone()));
         (record.speedup, record.speedup_over) = speedup.unzip();
     }
+}
+
+/// The baselines of the records with a speed-up: `cpu_csr on 1 thread`.
+pub fn baselines(records: &[&Record]) -> Option<String> {
+    let mut names: Vec<&str> = records.iter().filter_map(|record| record.speedup_over.as_deref()).collect();
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then(|| names.join(", or "))
 }
 
 #[cfg(test)]
@@ -120,6 +117,25 @@ mod tests {
         let mut without = [record("serial_csr", 8.0, 1), record("cpu_csr", 2.0, 1)];
         add_speedups(&mut without, Baseline::OneThread);
         assert_eq!(without[1].speedup_over.as_deref(), Some("serial_csr on 1 thread"));
+    }
+
+    #[test]
+    fn without_a_verified_result_there_is_no_speed_up() {
+        let right = record("cpu_csr", 2.0, 1);
+        for checked in [None, Some(Checked::weighed(1))] {
+            let other = Record { checked, ..right.clone() };
+            let serial = record("serial_csr", 8.0, 1);
+            let mut records = [serial.clone(), other.clone()];
+            add_speedups(&mut records, Baseline::SerialCsr);
+            assert_eq!(records.map(|record| record.speedup), [Some(1.0), None]);
+            let mut records = [Record { checked, ..serial }, right.clone()];
+            add_speedups(&mut records, Baseline::SerialCsr);
+            assert_eq!(
+                records.map(|record| record.speedup),
+                [None, None],
+                "no ratio to an unverified result"
+            );
+        }
     }
 
     #[test]

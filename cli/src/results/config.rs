@@ -6,7 +6,6 @@ use std::path::Path;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::baseline::Baseline;
 use super::scaled_names::{with_counts, with_ranks};
 use crate::statistics::TIME_CAP_S;
 use rowloom::internal::error::{Error, Result};
@@ -37,6 +36,19 @@ pub struct StudyConfig {
     /// The sweeps.
     #[serde(deserialize_with = "one_or_many")]
     pub sweep: Vec<Sweep>,
+}
+
+/// The result that speed-ups are relative to: on the same matrix, with the same precision and K.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Baseline {
+    /// The fastest kernel of canonical order on one thread of the CPU, of those that the study measures.
+    #[default]
+    OneThread,
+    /// `serial_csr`, which computes one element at a time.
+    SerialCsr,
+    /// SciPy, which uses one thread.
+    Scipy,
 }
 
 /// How every case is measured.

@@ -18,10 +18,10 @@ mod timeline;
 mod wording;
 
 pub use answer::answers;
-pub use baseline::{Baseline, add_speedups};
+pub use baseline::add_speedups;
 pub use cases::Case;
 pub use comparison::{CaseChange, Change, Comparison, KernelChange, LEAST_DIFFERENCE, Verdict};
-pub use config::{Measure, StudyConfig, Subject as StudySubject, Sweep, Threads};
+pub use config::{Baseline, Measure, StudyConfig, Subject as StudySubject, Sweep, Threads};
 pub use figures::figures;
 pub use journal::{Journal, key_of};
 pub use page::{Results, page};

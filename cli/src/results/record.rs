@@ -266,7 +266,6 @@ pub fn records_of(case: &CaseResult) -> Vec<Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Baseline, add_speedups};
 
     fn record(kernel: &str, seconds: f64, k: usize) -> Record {
         Record {
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_verified_result_there_is_no_rate_and_no_speed_up() {
+    fn without_a_verified_result_there_is_no_rate() {
         let right = record("cpu_csr", 2.0, 1);
         for checked in [None, Some(Checked::weighed(1))] {
             let other =
@@ -303,17 +302,6 @@ mod tests {
             assert_eq!((other.verified_hidden_fraction(), other.verified_idle_fraction()), (None, None));
             let reason = if checked.is_some() { WRONG_Y } else { UNVERIFIED_Y };
             assert_eq!(other.unverified_reason(), Some(reason));
-            let serial = record("serial_csr", 8.0, 1);
-            let mut records = [serial.clone(), other.clone()];
-            add_speedups(&mut records, Baseline::SerialCsr);
-            assert_eq!(records.map(|record| record.speedup), [Some(1.0), None]);
-            let mut records = [Record { checked, ..serial }, right.clone()];
-            add_speedups(&mut records, Baseline::SerialCsr);
-            assert_eq!(
-                records.map(|record| record.speedup),
-                [None, None],
-                "no ratio to an unverified result"
-            );
         }
         assert_eq!(right.unverified_reason(), None);
         let simulated = Record { checked: None, simulated: true, ..right };

@@ -1,5 +1,6 @@
 //! Numbers and refusals in the words of answers.
 
+use super::baseline::baselines;
 use super::figures::{count, grouped, short_reason};
 use super::record::Record;
 
@@ -75,12 +76,4 @@ pub fn explanations(records: &[&Record]) -> Vec<String> {
     let mut sentences: Vec<String> = applying.map(|(_, sentence)| sentence.to_owned()).collect();
     sentences.extend(baselines(records).map(|baselines| format!("Speed-ups are over {baselines}.")));
     sentences
-}
-
-/// The baselines of the records with a speed-up: `cpu_csr on 1 thread`.
-pub fn baselines(records: &[&Record]) -> Option<String> {
-    let mut names: Vec<&str> = records.iter().filter_map(|record| record.speedup_over.as_deref()).collect();
-    names.sort_unstable();
-    names.dedup();
-    (!names.is_empty()).then(|| names.join(", or "))
 }

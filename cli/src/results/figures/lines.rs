@@ -5,9 +5,9 @@ use super::series::{
 };
 use super::swept::{Swept, is_serial};
 use crate::plots::{Axis, Figure, Lines, Plot, Point, Scale, Series, SeriesStyle};
+use crate::results::baseline::baselines;
 use crate::results::config::Subject;
 use crate::results::record::Record;
-use crate::results::wording::baselines;
 
 /// Largest ratio of two series that a linear axis shows.
 const MAX_LINEAR_RATIO: f64 = 10.0;
