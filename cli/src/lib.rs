@@ -59,7 +59,7 @@ pub use args::{Arguments, Command};
 pub use console::Console;
 pub use trace::host_spans::{HostSpans, PROGRAM};
 
-use args::json_flag;
+use args::{hints, json_flag};
 use console::interrupt::Interrupt;
 use console::launch::Launch;
 use rayon::ThreadPoolBuilder;
@@ -80,7 +80,8 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> std::result::Result<Argum
         Some(file) => Err(wrong_usage(&words, json_flag::advice(&file))),
         None => parsed,
     };
-    parsed.map_err(|error| {
+    parsed.map_err(|mut error| {
+        hints::add(&mut error, words.get(1).and_then(|word| word.to_str()));
         let shown = if is_silent() { Ok(()) } else { error.print() };
         match (error.exit_code(), shown.map_err(|failure| failure.kind())) {
             (0, Ok(())) => 0,

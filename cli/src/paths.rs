@@ -126,7 +126,10 @@ fn inputs(command: &Command) -> Vec<PathBuf> {
         Command::Bench(arguments) if transfers::is_asked(arguments) => Vec::new(),
         Command::Bench(arguments) => arguments.matrices.iter().filter_map(|typed| matrix(typed)).collect(),
         Command::Calibrate(arguments) => arguments.from.clone(),
-        Command::Study(arguments) => vec![arguments.config.clone()],
+        Command::Study(arguments) => {
+            let file = arguments.config.as_deref().and_then(study::built_in::file);
+            file.filter(|_| !arguments.save).map(PathBuf::from).into_iter().collect()
+        }
         Command::Inspect(arguments) => matrix(&arguments.matrix).into_iter().collect(),
         Command::Convert(arguments) => matrix(&arguments.input).into_iter().collect(),
         Command::Trace(arguments) => vec![arguments.file.clone()],
@@ -180,7 +183,12 @@ fn outputs(command: &Command) -> Vec<Written> {
         Command::Inspect(arguments) => all.extend(written("--spy", arguments.spy.as_ref(), Output::Svg)),
         Command::Convert(arguments) => all.extend(written("OUT", arguments.output.as_ref(), Output::Matrix)),
         Command::Generate(arguments) => all.extend(written("OUT", Some(&arguments.output), Output::Matrix)),
-        Command::Study(arguments) => all.extend(files("study", study::command::outputs(arguments))),
+        Command::Study(arguments) => {
+            all.extend(files("study", study::command::outputs(arguments)));
+            // `study --save` replaces no file without --force, whoever wrote it.
+            let saved = study::built_in::saved_file(arguments);
+            all.extend(saved.map(|path| Written { flag: "--save", path, output: None }));
+        }
         Command::Demo(arguments) => {
             let study = arguments.folder.join(demo::STUDY_FILE);
             all.extend(written("demo", Some(&study), Output::Configuration));

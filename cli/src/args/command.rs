@@ -41,6 +41,7 @@ impl Arguments {
                 |id: &&clap::Id| command.value_source(id.as_str()) == Some(ValueSource::CommandLine);
             let typed = command.ids().filter(is_typed).map(|id| id.to_string()).collect();
             arguments.command.common_mut().typed = typed;
+            arguments.command.compute_once_for_output();
         }
         Ok(arguments)
     }
@@ -144,6 +145,20 @@ impl Command {
         path.is_some_and(is_dash)
     }
 
+    /// Computes the result once where it is written and no repetitions were typed.
+    fn compute_once_for_output(&mut self) {
+        let is_timed = ["repeat", "warmup"].iter().any(|flag| self.common().is_typed(flag));
+        let (output, repeated) = match self {
+            Self::Run(arguments) => (&arguments.output, &mut arguments.repeated),
+            Self::Gemm(arguments) => (&arguments.output, &mut arguments.dense.repeated),
+            Self::Colmean(arguments) => (&arguments.output, &mut arguments.dense.repeated),
+            _ => return,
+        };
+        if output.is_some() && !is_timed {
+            (repeated.repeat, repeated.warmup) = (1, 0);
+        }
+    }
+
     /// The flags that every command takes, to be changed.
     fn common_mut(&mut self) -> &mut CommonArguments {
         match self {
@@ -179,6 +194,21 @@ mod tests {
         let common = arguments.command.common();
         assert!(common.is_typed("warmup") && common.is_typed("matrix"));
         assert!(!common.is_typed("repeat") && !common.is_typed("json"));
+    }
+
+    #[test]
+    fn an_output_without_typed_repetitions_is_computed_once() {
+        let repetitions = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            match Arguments::read(&words).unwrap().command {
+                Command::Run(arguments) => (arguments.repeated.repeat, arguments.repeated.warmup),
+                _ => unreachable!("the lines are of run"),
+            }
+        };
+        assert_eq!(repetitions("rowloom run a.mtx -o y.npy"), (1, 0));
+        assert_eq!(repetitions("rowloom run a.mtx"), (20, 3));
+        assert_eq!(repetitions("rowloom run a.mtx --output y.npy --repeat 5"), (5, 3));
+        assert_eq!(repetitions("rowloom run a.mtx --output y.npy --warmup 1"), (20, 1));
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub struct GemmArguments {
     /// Write C to FILE (.mtx, .npy) or - (standard output)
     ///
     /// On standard output C has the format of A.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 
     /// Flags of all commands on dense matrices.
@@ -130,7 +130,7 @@ pub struct ColmeanArguments {
     ///
     /// A .csv file has a line for each column of the table; .npy and .mtx have a row for each column and a column for each
     /// statistic.
-    #[arg(long, alias = "csv", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, short, alias = "csv", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 
     /// Draw the means over the samples to FILE.svg

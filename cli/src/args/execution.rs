@@ -19,7 +19,9 @@ pub struct RepeatArguments {
     #[arg(long)]
     pub verify: bool,
 
-    /// Measured repetitions
+    /// Measured repetitions [with --output: 1, without warm-up]
+    ///
+    /// With --output and neither --repeat nor --warmup, the result is computed once.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
 

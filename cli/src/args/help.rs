@@ -134,8 +134,11 @@ same command continues after Ctrl-C or a crash. The exit code is 4 if no case
 could be measured.
 
 Examples:
-  rowloom study configs/quick.toml
-  rowloom study configs/scaling-threads.toml --output scaling";
+  rowloom study --list                  the built-in studies
+  rowloom study quick
+  rowloom study scaling-threads --output scaling
+  rowloom study --save quick            writes quick.toml, to be changed
+  rowloom study quick.toml";
 
 /// Behind `rowloom report -h`.
 pub const REPORT: &str = "\

@@ -135,7 +135,7 @@ pub struct CalibrateArguments {
     /// File to write [default: ~/.config/rowloom/model.toml]
     ///
     /// `run` and `plan` read the default file on their own, and any other file with --model FILE.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 
     /// Threads to use [default: all usable cores]
@@ -155,13 +155,21 @@ pub struct CalibrateArguments {
 #[derive(Debug, Args)]
 #[command(after_help = help::STUDY)]
 pub struct StudyArguments {
-    /// The study; configs/ has ready ones
-    #[arg(value_name = "CONFIG.toml", value_hint = ValueHint::FilePath)]
-    pub config: PathBuf,
+    /// A TOML file, or the name of a built-in study, such as quick
+    #[arg(value_name = "STUDY", value_hint = ValueHint::FilePath, required_unless_present = "list")]
+    pub config: Option<PathBuf>,
 
-    /// Folder for the results [default: rowloom-CONFIG]
-    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    /// Folder for the results [default: rowloom-STUDY]
+    #[arg(long, short, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub output: Option<PathBuf>,
+
+    /// List the built-in studies; measure nothing
+    #[arg(long, conflicts_with_all = ["config", "output", "save"])]
+    pub list: bool,
+
+    /// Write a built-in study to STUDY.toml, to be changed; measure nothing
+    #[arg(long, conflicts_with = "output")]
+    pub save: bool,
 
     /// Common flags.
     #[command(flatten)]

@@ -5,6 +5,7 @@ mod common;
 mod dense;
 mod execution;
 pub mod help;
+pub mod hints;
 pub mod json_flag;
 mod matrix_source;
 mod measure;

@@ -16,7 +16,7 @@ pub struct ReportArguments {
     pub files: Vec<PathBuf>,
 
     /// The page to write
-    #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
+    #[arg(long, short, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
 
     /// The title of the page

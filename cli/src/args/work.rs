@@ -37,7 +37,7 @@ pub struct RunArguments {
     /// Write Y to FILE (.mtx, .npy) or - (standard output)
     ///
     /// On standard output Y has the format of X.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 
     /// Flags of repeated computations.

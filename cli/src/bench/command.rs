@@ -15,7 +15,7 @@ use crate::console::{Bar, Console, check_target, write_file};
 use crate::measure::used_columns;
 use crate::measure::{CaseResult, KernelNames, MatrixDescription, MatrixFacts, Program};
 use crate::operands::session::{Session, check_intact, if_intact};
-use crate::results::{Comparison, Journal, add_speedups, csv, key_of, markdown, records_of};
+use crate::results::{Baseline, Comparison, Journal, add_speedups, csv, key_of, markdown, records_of};
 use crate::statistics::{BenchSettings, doubts};
 use rowloom::internal::error::{Error, Result};
 use rowloom::internal::kernel::Schedule;
@@ -97,7 +97,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     let cases = cases.done;
     drop(bar);
     let mut records: Vec<_> = cases.iter().flat_map(records_of).collect();
-    add_speedups(&mut records);
+    add_speedups(&mut records, Baseline::SerialCsr);
     let profile_of = |name: &str| {
         let device = devices.iter().find(|device| device.name == name);
         device.map(|device| &device.profile)
@@ -189,7 +189,10 @@ fn verdict(cases: &[CaseResult]) -> Result<()> {
         Some((case, kernel)) => {
             let others = wrong.count();
             let more = if others > 0 { format!(" and {others} more") } else { String::new() };
-            Err(Error::Verification(format!("{} computed a wrong Y: {}{more}", kernel.kernel, case.name())))
+            Err(Error::Verification(match &kernel.reason {
+                Some(reason) => format!("{}: {reason}{more}", case.name()),
+                None => format!("{} computed a wrong Y: {}{more}", kernel.kernel, case.name()),
+            }))
         }
     }
 }

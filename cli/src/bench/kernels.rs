@@ -6,8 +6,8 @@ use crate::console::Console;
 use crate::console::report::hash;
 use crate::measure::compulsory_bytes;
 use crate::measure::{
-    BenchDevice, CaseResult, Expected, KernelNames, MatrixFacts, PeerResult, PythonPeer, Sizes, Subject,
-    batch, bench_kernels, subject,
+    BenchDevice, CaseResult, Checked, Expected, KernelNames, KernelResult, MatrixFacts, PeerResult,
+    PythonPeer, Sizes, Subject, batch, bench_kernels, subject,
 };
 use crate::operands::session::{Session, changed};
 use crate::operands::x;
@@ -16,7 +16,7 @@ use crate::statistics::{BenchSettings, Times};
 use rowloom::internal::device::cuda::{AlgorithmTimes, CsrArrays, Cusparse, CusparseMatrix, card_number};
 use rowloom::internal::error::{Error, Result};
 use rowloom::internal::kernel::cpu::{CpuSettings, Kernels};
-use rowloom::internal::kernel::{Order, Processor, Schedule};
+use rowloom::internal::kernel::{KernelId, Order, Processor, Schedule};
 use rowloom::internal::machine::Isa;
 use rowloom::internal::matrix::{Csr, CsrView, Dtype, MultiVector, MultiVectorView};
 use rowloom::internal::trace::Clock;
@@ -126,6 +126,26 @@ impl<'a> KernelBench<'a> {
             let memory_gb_per_s = profile.stream_gb_per_s;
             loaded.push(LoadedDevice { device: name, memory_gb_per_s, peak_gflops, subject });
         }
+        let (rows, nnz) = (matrix.rows() as u64, matrix.nnz() as u64);
+        let case = |loaded: &LoadedDevice<'_, T>, k: usize, features: Features| {
+            let compulsory_bytes = compulsory_bytes(rows, nnz, used_columns, k as u64, T::DTYPE);
+            CaseResult {
+                device: loaded.device.into(),
+                matrix: facts.name.clone(),
+                facts: facts.clone(),
+                features: Some(features),
+                threads: session.pool.threads(),
+                dtype: T::DTYPE,
+                k,
+                flops: 2.0 * nnz as f64 * k as f64,
+                compulsory_bytes,
+                memory_gb_per_s: loaded.memory_gb_per_s,
+                peak_gflops: loaded.peak_gflops,
+                floor_s: compulsory_bytes as f64 / (loaded.memory_gb_per_s * 1e9),
+                kernels: Vec::new(),
+                peers: Vec::new(),
+            }
+        };
         let cusparse_matrix = self.cusparse_matrix(a);
         let mut pythons = self.pythons(a);
         for (k, wants) in unmeasured {
@@ -135,7 +155,18 @@ impl<'a> KernelBench<'a> {
             x::check_memory::<T>("Y", matrix.rows(), k, limit)?;
             let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);
             let x = session.pool.install(load)?;
-            let expected = Expected::new(&session.pool, a, &sizes, x.view(), self.cpu)?;
+            let expected = match Expected::new(&session.pool, a, &sizes, x.view(), self.cpu) {
+                Ok(expected) => expected,
+                Err(Error::Verification(reason)) => {
+                    // Nothing can be compared with a wrong Y: the case has no times, and the others are measured.
+                    for (loaded, _) in loaded.iter().zip(wants).filter(|(_, wanted)| *wanted) {
+                        let kernels = without_expected(loaded.subject.kernels(), &reason);
+                        sink.take(CaseResult { kernels, ..case(loaded, k, features) })?;
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let mut peers = Vec::new();
             if let Some(matrix) = &cusparse_matrix {
                 peers.extend(self.time_cusparse(matrix, &x, &expected));
@@ -147,10 +178,10 @@ impl<'a> KernelBench<'a> {
                 }
             }
             for (loaded, wanted) in loaded.iter_mut().zip(wants) {
-                let LoadedDevice { device, memory_gb_per_s, peak_gflops, subject } = loaded;
                 if !wanted {
                     continue;
                 }
+                let LoadedDevice { device, subject, .. } = loaded;
                 let _spinner =
                     console.spinner(format!("{} {} k={k} on {device}", facts.name, T::DTYPE.name()));
                 if let Some(note) = subject.take_x(x.view())? {
@@ -166,27 +197,10 @@ impl<'a> KernelBench<'a> {
                     &keep_going,
                 )?;
                 let Some(kernels) = kernels else { return Ok(()) };
-                let (rows, nnz) = (matrix.rows() as u64, matrix.nnz() as u64);
-                let compulsory_bytes = compulsory_bytes(rows, nnz, used_columns, k as u64, T::DTYPE);
                 if !matrix.is_intact() {
                     return Err(changed(facts.name.clone()));
                 }
-                sink.take(CaseResult {
-                    device: (*device).into(),
-                    matrix: facts.name.clone(),
-                    facts: facts.clone(),
-                    features: Some(features),
-                    threads: session.pool.threads(),
-                    dtype: T::DTYPE,
-                    k,
-                    flops: 2.0 * nnz as f64 * k as f64,
-                    compulsory_bytes,
-                    memory_gb_per_s: *memory_gb_per_s,
-                    peak_gflops: *peak_gflops,
-                    floor_s: compulsory_bytes as f64 / (*memory_gb_per_s * 1e9),
-                    kernels,
-                    peers: peers.clone(),
-                })?;
+                sink.take(CaseResult { kernels, peers: peers.clone(), ..case(loaded, k, features) })?;
             }
         }
         Ok(())
@@ -264,6 +278,18 @@ fn cusparse(devices: &[BenchDevice], console: &Console) -> Option<Cusparse> {
     }
 }
 
+/// Kernels that were not measured because the Y to compare with failed its own verification.
+fn without_expected(kernels: Vec<(KernelId, String)>, reason: &str) -> Vec<KernelResult> {
+    let result = |(id, kernel): (KernelId, String)| KernelResult {
+        kernel,
+        order: id.info().order,
+        times: Times::new(&[]),
+        checked: Some(Checked::weighed(1)),
+        reason: Some(reason.to_owned()),
+    };
+    kernels.into_iter().map(result).collect()
+}
+
 /// The name, hash and size of a matrix, as results contain them.
 pub fn facts(name: &str, matrix: CsrView<'_, f64>) -> MatrixFacts {
     MatrixFacts {
@@ -272,5 +298,20 @@ pub fn facts(name: &str, matrix: CsrView<'_, f64>) -> MatrixFacts {
         rows: matrix.rows() as u64,
         cols: matrix.cols() as u64,
         nnz: matrix.nnz() as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_without_a_right_y_to_compare_with_are_wrong_and_have_the_reason_instead_of_times() {
+        let results =
+            without_expected(vec![(KernelId::CpuCsr, "cpu_csr".into())], "the CPU's product differs");
+        assert_eq!(results.len(), 1);
+        assert_eq!((results[0].seconds(), results[0].times.median), (None, None));
+        assert!(results[0].checked.is_some_and(|checked| !checked.passed));
+        assert_eq!(results[0].reason.as_deref(), Some("the CPU's product differs"));
     }
 }

@@ -37,7 +37,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     let session = Session::with(arguments.threads, arguments.seed)?;
     let mut devices = open_devices(&arguments.devices, &arguments.model, &session)?;
     session.interrupt.defer();
-    let mut cases = Vec::new();
+    let mut cases = Consulted::default();
     for matrix in &arguments.matrices {
         let source = MatrixSource::new(matrix);
         let (loaded, _) = session.load::<f64>(&source, false, console)?;
@@ -61,10 +61,20 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
             if_intact(&loaded.matrix, &source, measured)?;
         }
     }
+    let Consulted { cases, without_expected } = cases;
     show(&cases, console)?;
     console.json(&json(&cases, arguments, &session))?;
     session.interrupt.check()?;
+    without_expected.into_iter().next().map_or(Ok(()), |reason| Err(Error::Verification(reason)))?;
     verdict(&cases)
+}
+
+/// The cases so far.
+#[derive(Default)]
+struct Consulted {
+    cases: Vec<OracleCase>,
+    /// Cases whose expected Y failed its own verification, with the reason. They have no times.
+    without_expected: Vec<String>,
 }
 
 /// Measures one matrix in one precision and appends its cases to `cases`. Returns early after a signal.
@@ -75,7 +85,7 @@ fn measure_matrix<T: Kernels>(
     name: &str,
     matrix: &Csr<T>,
     devices: &mut [BenchDevice],
-    cases: &mut Vec<OracleCase>,
+    cases: &mut Consulted,
 ) -> Result<()> {
     let limit = session.memory_limit_bytes();
     let a = matrix.view();
@@ -109,11 +119,19 @@ fn measure_matrix<T: Kernels>(
             let forms: Vec<Form> = kernels.iter().flat_map(forms).collect();
             let settings =
                 OracleSettings { device, profile, matrix: name, features: &features, budget_s: CASE_SECONDS };
-            let expected = Expected::new(&session.pool, a, &sizes, x.view(), cpu)?;
+            let expected = match Expected::new(&session.pool, a, &sizes, x.view(), cpu) {
+                Err(Error::Verification(reason)) => {
+                    let reason = format!("{name} {} k={k} on {device}: {reason}", T::DTYPE.name());
+                    console.note(&reason);
+                    cases.without_expected.push(reason);
+                    continue;
+                }
+                expected => expected?,
+            };
             match consult(&session.pool, &mut *subject, x.view(), &expected, &forms, &settings)? {
                 Some(case) => {
                     console.note(&line(&case));
-                    cases.push(case);
+                    cases.cases.push(case);
                 }
                 None => console.note(&format!("{name} k={k} on {device}: no kernel ran")),
             }

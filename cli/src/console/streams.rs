@@ -13,9 +13,11 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use serde_json::json;
 
 use super::advice;
 use super::launch::Launch;
+use super::report::Report;
 use super::table::{Table, printable};
 use crate::args::standard_stream;
 use crate::args::{ColorChoice, Command, CommonArguments};
@@ -41,7 +43,11 @@ enum TextTarget {
 /// The streams of one command.
 #[derive(Debug, Clone)]
 pub struct Console {
+    /// The command's name.
+    command: &'static str,
     json: Option<JsonTarget>,
+    /// Whether standard output has a JSON object.
+    has_printed_json: Arc<AtomicBool>,
     /// Where tables and lines for people go.
     text: TextTarget,
     quiet: bool,
@@ -84,8 +90,10 @@ impl Console {
             _ => TextTarget::StandardError,
         };
         Self {
+            command: command.name(),
             text,
             json,
+            has_printed_json: Arc::default(),
             quiet: common.quiet,
             color_output: color(io::stdout().is_terminal()),
             color_errors: color(io::stderr().is_terminal()),
@@ -134,10 +142,17 @@ impl Console {
         }
     }
 
-    /// Shows the error that ends the command.
+    /// Shows the error that ends the command. With `--json` standard output gets it as an object, unless it has the command's already.
     pub fn error(&self, error: &Error) {
+        let message = advice::text(error);
         if !self.is_error_shown.load(Ordering::SeqCst) {
-            self.labelled("error", "1;31", &advice::text(error));
+            self.labelled("error", "1;31", &message);
+        }
+        let is_wanted = matches!(self.json, Some(JsonTarget::StandardOutput));
+        if is_wanted && !self.has_printed_json.load(Ordering::SeqCst) {
+            let error = json!({"message": message, "exit_code": error.exit_code()});
+            // The command has failed already; that its error cannot be printed changes nothing.
+            let _ = self.json(&Report::new(self.command).with("error", error));
         }
     }
 
@@ -260,7 +275,10 @@ impl Console {
             .map_err(|error| Error::Internal(format!("the report cannot be written as JSON: {error}")))?;
         text.push(b'\n');
         match target {
-            JsonTarget::StandardOutput => write_standard_output(&text),
+            JsonTarget::StandardOutput => {
+                self.has_printed_json.store(true, Ordering::SeqCst);
+                write_standard_output(&text)
+            }
             JsonTarget::File(path) => write_file(path, &text),
         }
     }

@@ -1,11 +1,23 @@
 //! Short tables, and the formats of numbers in them.
 
-use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, presets};
+use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 
 use rowloom::internal::error::Seconds;
 
-/// The width that facts and [`Table::wrapped`] tables are wrapped to.
+/// The widest that facts and [`Table::wrapped`] tables are, also where the terminal is wider.
 pub const WIDTH: u16 = 80;
+
+/// The narrowest that they are, also where the terminal is narrower.
+const LEAST_WIDTH: u16 = 40;
+
+/// Blanks on both sides of a cell.
+const PADDING: u16 = 2;
+
+/// The width to wrap to: that of the environment variable `COLUMNS` or of the terminal, within limits.
+fn width() -> u16 {
+    let typed = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    typed.or_else(|| plain().width()).unwrap_or(WIDTH).clamp(LEAST_WIDTH, WIDTH)
+}
 
 /// A table: facts (a name and a value), or columns under headings.
 #[derive(Debug)]
@@ -17,7 +29,7 @@ impl Table {
     /// A table of facts, one for each name; long values are wrapped.
     pub fn facts() -> Self {
         let mut inner = plain();
-        inner.set_width(WIDTH);
+        inner.set_width(width());
         Self { inner }
     }
 
@@ -40,9 +52,9 @@ impl Table {
         Self { inner }
     }
 
-    /// The same table, with long cells wrapped so that no line is longer than [`WIDTH`].
+    /// The same table, with long cells wrapped so that no line is longer than [`WIDTH`] or the terminal.
     pub fn wrapped(mut self) -> Self {
-        self.inner.set_width(WIDTH);
+        self.inner.set_width(width());
         self
     }
 
@@ -64,12 +76,38 @@ impl Table {
     /// The table as text, without a final newline.
     pub fn render(&self, color: bool) -> String {
         let mut table = self.inner.clone();
+        keep_words_whole(&mut table);
         if color {
             table.enforce_styling();
         } else {
             table.force_no_tty();
         }
         table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Makes every column at least as wide as its longest word, as far as the table has room: lines break between words.
+fn keep_words_whole(table: &mut comfy_table::Table) {
+    let Some(width) = table.width() else { return };
+    let words = |cell: &Cell| {
+        let content = cell.content();
+        content.split_whitespace().map(|word| word.chars().count() as u16).max().unwrap_or(0)
+    };
+    let mut longest: Vec<u16> = Vec::new();
+    for row in table.header().into_iter().chain(table.row_iter()) {
+        for (index, cell) in row.cell_iter().enumerate() {
+            match longest.get_mut(index) {
+                Some(known) => *known = words(cell).max(*known),
+                None => longest.push(words(cell)),
+            }
+        }
+    }
+    let least = longest.iter().map(|word| word.saturating_add(PADDING));
+    if least.clone().map(u32::from).sum::<u32>() > u32::from(width) {
+        return;
+    }
+    for (column, least) in table.column_iter_mut().zip(least.collect::<Vec<_>>()) {
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
     }
 }
 

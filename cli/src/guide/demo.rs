@@ -77,7 +77,7 @@ pub fn run(
     console.text(&format!(
         "Open in a browser: {shown}/study/report.html, the study with its plots, tables and timelines, and\n\
          {shown}/stencil.svg, the matrix. Open in ui.perfetto.dev: {shown}/trace.json.\n\
-         Next: rowloom study configs/quick.toml, and rowloom run --help\n"
+         Next: rowloom study quick, and rowloom run --help\n"
     ))?;
     console.json(
         &Report::new("demo")

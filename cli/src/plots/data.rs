@@ -56,7 +56,7 @@ pub struct Figure {
     pub title: String,
     /// A sentence or two under it.
     pub caption: String,
-    /// Small multiples: each has its own axes, all share one legend.
+    /// Small multiples. They share one legend, and lines of the same quantities with similar values share their axes.
     pub panels: Vec<Panel>,
     /// Series that are not in the figure, and why.
     pub missing: Vec<Missing>,

@@ -336,3 +336,18 @@ fn a_page_opens_with_its_answers_and_folds_its_warnings() {
     assert!(body.contains("<summary>2 warnings with 1 cause</summary>"));
     assert!(body.contains("<summary>No GPU (2)</summary>"));
 }
+
+#[test]
+fn panels_of_equal_quantities_have_equal_axes_unless_one_would_be_flat() {
+    let names = named("kernel", 2);
+    let ends_at = |second: f64| {
+        let Plot::Lines(first) = lines(&names, 9.0) else { unreachable!("lines are lines") };
+        let Plot::Lines(second) = lines(&names, second) else { unreachable!("lines are lines") };
+        let panel = |lines: Lines| Panel { title: String::new(), plot: Plot::Lines(lines) };
+        super::lines::with_equal_axes(&[panel(first), panel(second)]).len()
+    };
+    assert_eq!(ends_at(5.0), 2);
+    assert_eq!(ends_at(0.1), 0);
+    let other = Panel { title: String::new(), plot: roofline(&names) };
+    assert!(super::lines::with_equal_axes(&[other]).is_empty());
+}

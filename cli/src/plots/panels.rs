@@ -46,6 +46,7 @@ pub(super) fn draw(figure: &Figure, canvas: &mut Canvas, width: f64) -> f64 {
     let rows = figure.panels.len().div_ceil(in_row);
     let in_row = figure.panels.len().div_ceil(rows);
     let panel_width = (width - GAP * (in_row - 1) as f64) / in_row as f64;
+    let equal = lines::with_equal_axes(&figure.panels);
     let mut bottom = top;
     for row in figure.panels.chunks(in_row) {
         let headings: Vec<Vec<String>> =
@@ -59,7 +60,7 @@ pub(super) fn draw(figure: &Figure, canvas: &mut Canvas, width: f64) -> f64 {
             }
             let mut inner = Canvas::default();
             let height = match &panel.plot {
-                Plot::Lines(plot) => lines::draw(plot, &legend, &mut inner, panel_width),
+                Plot::Lines(plot) => lines::draw(plot, &equal, &legend, &mut inner, panel_width),
                 Plot::HeatMap(plot) => heat_map::draw(plot, &mut inner, panel_width),
                 Plot::Roofline(plot) => roofline::draw(plot, &legend, &mut inner, panel_width),
                 Plot::Bars(plot) => bars::draw(plot, &legend, &mut inner, panel_width),

@@ -5,7 +5,7 @@ use super::config::{StudyConfig, Subject, Sweep};
 use super::figures::{Naming, count, grouped};
 use super::record::Record;
 use super::scaling;
-use super::wording::{digits, duration, not_measured};
+use super::wording::{by_k, digits, doubtful, duration, not_measured};
 use crate::plots::{Answer, Cell, Column, Table};
 use crate::statistics::{Difference, difference, noise_interval};
 
@@ -136,6 +136,9 @@ impl<'a> Question<'a> {
             [only] => sentences.push(self.one_case(only)),
             _ => sentences.extend(self.many_cases(&rankings)),
         }
+        sentences.extend(by_k(&timed));
+        sentences
+            .extend(doubtful(rankings.iter().filter(|ranking| has_doubts(ranking)).count(), rankings.len()));
         sentences.extend(not_measured(records));
         let wrong = records.iter().filter(|record| record.is_wrong()).count();
         if wrong > 0 {
@@ -316,6 +319,12 @@ fn is_ranked(record: &Record) -> bool {
     record.verified_s().is_some()
 }
 
+/// Whether the times of the winner or of the next are doubtful.
+fn has_doubts(ranking: &Ranking<'_>) -> bool {
+    let mut compared = std::iter::once(&ranking.winner).chain(&ranking.next);
+    compared.any(|(_, record)| !record.doubts.is_empty())
+}
+
 /// Whether the winner and the next are simulated.
 fn is_simulated(ranking: &Ranking<'_>) -> bool {
     ranking.winner.1.simulated && ranking.next.as_ref().is_none_or(|(_, next)| next.simulated)
@@ -411,6 +420,26 @@ mod tests {
         let wrong = Record { checked: Some(Checked::weighed(1)), ..record("a", "cpu_ell", 1e-9, 0.0) };
         let answer = kernels(&[wrong, record("a", "cpu_csr", 1e-3, 0.01)]);
         assert_eq!(answer.sentence, "Only cpu_csr was measured: 1.00 ms. 1 result is wrong and cannot win.");
+    }
+
+    #[test]
+    fn doubtful_times_and_a_swept_k_have_a_sentence() {
+        let doubtful = Record { doubts: vec!["outliers".into()], ..record("a", "cpu_csr", 2e-3, 0.01) };
+        let answer = kernels(&[doubtful.clone(), record("a", "cpu_sell", 1e-3, 0.01)]);
+        let sentence = "The times compared are doubtful: the warnings have the reasons.";
+        assert!(answer.sentence.ends_with(sentence), "{}", answer.sentence);
+        let slowest = Record { times: Times::new(&[9e-3; 9]), ..doubtful.clone() };
+        let answer = kernels(&[
+            Record { kernel: "slow".into(), ..slowest },
+            record("a", "cpu_ell", 2e-3, 0.01),
+            record("a", "cpu_sell", 1e-3, 0.01),
+        ]);
+        assert!(!answer.sentence.contains("doubtful"), "{}", answer.sentence);
+        let with = |k, seconds| Record { k: Some(k), ..record("a", "cpu_sell", seconds, 0.01) };
+        let answer = kernels(&[with(1, 1e-3), with(32, 0.5e-3), Record { k: Some(32), ..doubtful }]);
+        let sentence = "The highest rate is 1000 GFLOP/s with K = 1 and 2000 GFLOP/s with K = 32. \
+                        In 1 of 2 cases the times compared are doubtful: the warnings have the reasons.";
+        assert!(answer.sentence.ends_with(sentence), "{}", answer.sentence);
     }
 
     #[test]

@@ -27,12 +27,28 @@ pub struct StudyConfig {
     /// Seed of generated matrices and of X.
     #[serde(default = "one")]
     pub seed: u64,
+    /// What speed-ups are relative to.
+    #[serde(default)]
+    pub baseline: Baseline,
     /// How every case is measured.
     #[serde(default)]
     pub measure: Measure,
     /// The sweeps.
     #[serde(deserialize_with = "one_or_many")]
     pub sweep: Vec<Sweep>,
+}
+
+/// The result that speed-ups are relative to: on the same matrix, with the same precision and K.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Baseline {
+    /// The fastest kernel of canonical order on one thread of the CPU, of those that the study measures.
+    #[default]
+    OneThread,
+    /// `serial_csr`, which computes one element at a time.
+    SerialCsr,
+    /// SciPy, which uses one thread.
+    Scipy,
 }
 
 /// How every case is measured.

@@ -2,8 +2,9 @@
 
 use super::answer::answers;
 use super::config::StudyConfig;
-use super::figures::{figures, size};
+use super::figures::{count, figures, size};
 use super::record::{BYTE_MODEL, Record};
+use super::wording::explanations;
 use crate::measure::MatrixFacts;
 use crate::measure::Provenance;
 use crate::plots::{Cell, Column, Report, Table, Timeline, WarningGroup};
@@ -114,7 +115,25 @@ fn grouped_warnings(records: &[Record]) -> Vec<WarningGroup> {
             add(format!("Doubtful times: {}", without_numbers(doubt)), format!("{}: {doubt}", name(record)));
         }
     }
+    groups.iter_mut().for_each(|group| group.items = merged(&group.items));
     groups
+}
+
+/// The items with results of one name as one item, in the words of the first: what the name leaves out, such as the chunk size, varies.
+fn merged(items: &[String]) -> Vec<String> {
+    let mut results: Vec<(&str, &String, usize)> = Vec::new();
+    for item in items {
+        let name = item.split_once(": ").map_or(item.as_str(), |(name, _)| name);
+        match results.iter_mut().find(|(known, ..)| *known == name) {
+            Some((.., count)) => *count += 1,
+            None => results.push((name, item, 1)),
+        }
+    }
+    let worded = |(_, first, count): (&str, &String, usize)| match count {
+        1 => first.clone(),
+        count => format!("{first} ({count} results, this is the first)"),
+    };
+    results.into_iter().map(worded).collect()
 }
 
 /// `text` with each number replaced by `…`, so that warnings of one kind have one cause.
@@ -134,11 +153,14 @@ fn without_numbers(text: &str) -> String {
     cause
 }
 
-/// The kernel, matrix, K and devices of a record.
+/// The kernel, matrix, K, type, devices and threads of a record.
 fn name(record: &Record) -> String {
     let k = record.k.map_or(String::new(), |k| format!(" with K = {k}"));
     let kernel = if record.kernel.is_empty() { "all kernels" } else { &record.kernel };
-    format!("{kernel} on {}{k}, {}", record.matrix.name, record.devices)
+    let dtype = record.dtype.map_or(String::new(), |dtype| format!(", {}", dtype.name()));
+    let has_cpu = record.devices.split(',').any(|device| device == "cpu");
+    let threads = if has_cpu { format!(", {}", count(record.threads, "thread")) } else { String::new() };
+    format!("{kernel} on {}{k}{dtype}, {}{threads}", record.matrix.name, record.devices)
 }
 
 fn column(name: &str, unit: Option<&str>, numeric: bool) -> Column {
@@ -178,6 +200,7 @@ fn results_table(sweep: &str, records: &[&Record]) -> Table {
             (Some(_), _) => Cell::Text("not measured".into()),
             (None, Some(checked)) => Cell::Text(if checked.passed { "correct" } else { "WRONG" }.into()),
             (None, None) if record.simulated => Cell::Text("simulated".into()),
+            (None, None) if record.is_verified() => Cell::Text("nothing to verify".into()),
             (None, None) => Cell::Text("not verified".into()),
         };
         let kernel = match &record.chosen {
@@ -195,7 +218,7 @@ fn results_table(sweep: &str, records: &[&Record]) -> Table {
             number(times.median.map(|median| 1e3 * median), 3),
             number(spread, 1),
             number(record.gflops(), 2),
-            number(record.roofline_fraction().map(|share| 100.0 * share), 1),
+            number(record.roofline_fraction().filter(|share| *share <= 1.0).map(|share| 100.0 * share), 1),
             number(record.speedup.filter(|_| record.is_verified()), 2),
             number(record.predicted_s.map(|seconds| 1e3 * seconds), 3),
             number(record.verified_hidden_fraction().map(|share| 100.0 * share), 1),
@@ -204,7 +227,12 @@ fn results_table(sweep: &str, records: &[&Record]) -> Table {
         ]
     };
     let rows: Vec<Vec<Cell>> = records.iter().map(row).collect();
-    without_constant_columns(format!("Results: {sweep}"), sweep, columns, rows)
+    let mut table = without_constant_columns(format!("Results: {sweep}"), sweep, columns, rows);
+    for sentence in explanations(records) {
+        let gap = if table.caption.is_empty() { "" } else { " " };
+        table.caption += &format!("{gap}{sentence}");
+    }
+    table
 }
 
 /// A table in which every column has two values at least; the caption names the others.
@@ -359,6 +387,45 @@ mod tests {
             table.caption
         );
         assert!(table.caption.contains("time 123.500 ms"), "{}", table.caption);
+    }
+
+    #[test]
+    fn a_warning_names_type_and_threads_and_equal_ones_are_one() {
+        let doubtful = |threads, chunk_bytes, doubt: &str| Record {
+            threads,
+            chunk_bytes: Some(chunk_bytes),
+            doubts: vec![doubt.into()],
+            ..record(0)
+        };
+        let groups = grouped_warnings(&[
+            doubtful(1, 1024, "2 of 10 samples are outliers"),
+            doubtful(2, 1024, "3 of 10 samples are outliers"),
+            doubtful(2, 2048, "4 of 10 samples are outliers"),
+        ]);
+        let name = "csr_adaptive_subblocks_0 on uniform,rows=1000,degree=16 with K = 1, f64, cpu";
+        assert_eq!(groups.len(), 1);
+        assert_eq!(
+            groups[0].items,
+            [
+                format!("{name}, 1 thread: 2 of 10 samples are outliers"),
+                format!("{name}, 2 threads: 3 of 10 samples are outliers (2 results, this is the first)"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_result_faster_than_the_roofline_has_no_share_and_a_sentence() {
+        let cached = Record { memory_gb_per_s: Some(0.1), ..record(0) };
+        assert!(cached.roofline_fraction() > Some(1.0));
+        let table = results_table("s", &[&cached, &record(1)]);
+        let column = table.columns.iter().position(|column| column.name == "of roofline").unwrap();
+        assert_eq!(table.rows[0][column], Cell::Empty);
+        assert!(table.caption.contains("its data stay in the caches"), "{}", table.caption);
+        let other = results_table("s", &[&record(1), &record(3)]);
+        assert!(!other.caption.contains("caches") && !other.caption.contains("not verified"));
+        let unverified = Record { checked: None, ..record(0) };
+        let table = results_table("s", &[&unverified, &record(1)]);
+        assert!(table.caption.contains("not verified: the result was not compared"), "{}", table.caption);
     }
 
     #[test]

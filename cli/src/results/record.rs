@@ -133,8 +133,11 @@ pub struct Record {
     pub memory_gb_per_s: Option<f64>,
     /// Peak arithmetic rate of the device.
     pub peak_gflops: Option<f64>,
-    /// Speed-up over the serial version.
+    /// Speed-up over the baseline; of a conversion, over its serial version.
     pub speedup: Option<f64>,
+    /// The baseline of the speed-up.
+    #[serde(default)]
+    pub speedup_over: Option<String>,
     /// The share of the shorter of copy and compute time during which the other ran.
     pub hidden_fraction: Option<f64>,
     /// The share of the devices' time in which they were idle.
@@ -260,38 +263,6 @@ pub fn records_of(case: &CaseResult) -> Vec<Record> {
     records
 }
 
-/// The kernel that speed-ups are relative to.
-const SERIAL: &str = "serial_csr";
-
-/// Sets the speed-up of each record over the serial kernel on the same matrix, precision and K, and of each conversion over its serial
-/// version. Only verified results have one.
-pub fn add_speedups(records: &mut [Record]) {
-    type Key = (String, Option<Dtype>, Option<usize>, String);
-    let key = |record: &Record, name: &str| -> Key {
-        (record.matrix.hash.clone(), record.dtype, record.k, name.to_string())
-    };
-    let mut serial: Vec<(Key, f64)> = Vec::new();
-    for record in records.iter() {
-        let name = match record.measured {
-            Measured::Conversion => record.kernel.strip_suffix(", serial"),
-            _ => Some("").filter(|_| record.kernel == SERIAL),
-        };
-        if let (Some(name), Some(median)) = (name, record.verified_s()) {
-            serial.push((key(record, name), median));
-        }
-    }
-    for record in records {
-        let name = match record.measured {
-            Measured::Conversion => record.kernel.rsplit_once(", ").map_or("", |(conversion, _)| conversion),
-            _ => "",
-        };
-        let wanted = key(record, name);
-        let baseline = serial.iter().find(|(key, _)| *key == wanted).map(|(_, seconds)| *seconds);
-        let median = record.verified_s().filter(|&median| median > 0.0);
-        record.speedup = baseline.zip(median).map(|(baseline, median)| baseline / median);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_verified_result_there_is_no_rate_and_no_speed_up() {
+    fn without_a_verified_result_there_is_no_rate() {
         let right = record("cpu_csr", 2.0, 1);
         for checked in [None, Some(Checked::weighed(1))] {
             let other =
@@ -331,41 +302,9 @@ mod tests {
             assert_eq!((other.verified_hidden_fraction(), other.verified_idle_fraction()), (None, None));
             let reason = if checked.is_some() { WRONG_Y } else { UNVERIFIED_Y };
             assert_eq!(other.unverified_reason(), Some(reason));
-            let serial = record("serial_csr", 8.0, 1);
-            let mut records = [serial.clone(), other.clone()];
-            add_speedups(&mut records);
-            assert_eq!(records.map(|record| record.speedup), [Some(1.0), None]);
-            let mut records = [Record { checked, ..serial }, right.clone()];
-            add_speedups(&mut records);
-            assert_eq!(
-                records.map(|record| record.speedup),
-                [None, None],
-                "no ratio to an unverified result"
-            );
         }
         assert_eq!(right.unverified_reason(), None);
         let simulated = Record { checked: None, simulated: true, ..right };
         assert_eq!((simulated.gflops(), simulated.unverified_reason()), (Some(0.5), None), "a prediction");
-    }
-
-    #[test]
-    fn speed_ups_are_against_the_serial_kernel_of_the_same_k() {
-        let mut records =
-            [record("serial_csr", 8.0, 1), record("cpu_csr", 2.0, 1), record("cpu_csr", 2.0, 8)];
-        add_speedups(&mut records);
-        assert_eq!(records.map(|record| record.speedup), [Some(1.0), Some(4.0), None]);
-    }
-
-    #[test]
-    fn conversions_are_compared_with_their_serial_versions() {
-        let conversion =
-            |kernel, seconds| Record { measured: Measured::Conversion, ..record(kernel, seconds, 0) };
-        let mut records = [
-            conversion("COO to CSR, serial", 3.0),
-            conversion("COO to CSR, parallel", 1.5),
-            conversion("COO to ELL, padded, parallel", 1.0),
-        ];
-        add_speedups(&mut records);
-        assert_eq!(records.map(|record| record.speedup), [Some(1.0), Some(2.0), None]);
     }
 }

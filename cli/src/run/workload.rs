@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::args::MatrixSource;
 use crate::args::RunArguments;
 use crate::console::report::MatrixReport;
-use crate::console::table::count;
+use crate::console::table::count_of;
 use crate::measure::compulsory_bytes;
 use crate::operands::session::describe;
 use rowloom::internal::kernel::KindOfWork;
@@ -82,7 +82,7 @@ impl Workload {
             work: KindOfWork::Spmm,
             facts: vec![
                 ("matrix", describe(info, rows, cols, nnz)),
-                ("X", format!("{} columns, {dtype}, {x}", count(k))),
+                ("X", format!("{}, {dtype}, {x}", count_of(k, "column", "columns"))),
             ],
             results: Vec::new(),
             keys: vec![

@@ -12,7 +12,7 @@ use super::output;
 use super::output::Finished;
 use super::product::CaseRun;
 use super::refusals::{is_measured, refusals, refused};
-use super::{check, conversion, dense, estimate, product, ranks, solver, vectors};
+use super::{built_in, check, conversion, dense, estimate, product, ranks, solver, vectors};
 use crate::args::MatrixSource;
 use crate::args::StudyArguments;
 use crate::args::options::{Devices, count_devices};
@@ -38,11 +38,15 @@ const JOURNAL: &str = "cases.jsonl";
 
 /// Measures the cases that are not finished, and writes the folder.
 pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
-    let (config, file) = StudyConfig::read(&arguments.config)?;
+    let Some(typed) = &arguments.config else { return built_in::list(console) };
+    if let Some(file) = built_in::saved_file(arguments) {
+        return built_in::save(typed, &file, arguments, console);
+    }
+    let (config, file) = built_in::read(typed)?;
     check::check_names(&config, &file)?;
     let session = Session::with(None, config.seed)?;
     let provenance = session.provenance.clone();
-    let folder = arguments.output.clone().unwrap_or_else(|| default_folder(&arguments.config));
+    let folder = arguments.output.clone().unwrap_or_else(|| default_folder(typed));
     std::fs::create_dir_all(&folder).map_err(|source| Error::write(&folder, source))?;
     let cases = config.cases(session.machine.usable_threads, count_devices)?;
     check::check_matrices(&config, &file, &cases)?;
@@ -79,7 +83,7 @@ pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
     let (is_measured, refusals) = (study.records.iter().any(is_measured), refusals(&study.records));
     let finished = Finished {
         config: &config,
-        file: &arguments.config,
+        file: typed,
         folder: &folder,
         provenance: &provenance,
         records: study.records,
@@ -105,8 +109,9 @@ pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
 
 /// The files that a study may replace.
 pub fn outputs(arguments: &StudyArguments) -> Vec<(PathBuf, Output)> {
-    let folder = arguments.output.clone().unwrap_or_else(|| default_folder(&arguments.config));
-    output::outputs(&folder, &arguments.config)
+    let Some(typed) = arguments.config.as_ref().filter(|_| !arguments.save) else { return Vec::new() };
+    let folder = arguments.output.clone().unwrap_or_else(|| default_folder(typed));
+    output::outputs(&folder, typed)
 }
 
 /// A hash of the cost model that plans are made with.
@@ -116,7 +121,7 @@ fn model_of() -> Result<Option<String>> {
     Ok(Some(key_of(&Value::from(text))))
 }
 
-/// `rowloom-quick` for `configs/quick.toml`.
+/// `rowloom-quick` for `quick` and for `configs/quick.toml`.
 fn default_folder(config: &Path) -> PathBuf {
     let stem = config.file_stem().map_or_else(|| "study".into(), |stem| stem.to_string_lossy());
     format!("rowloom-{stem}").into()

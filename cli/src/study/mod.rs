@@ -1,5 +1,6 @@
 //! `rowloom study`: the cases of a study file, each measured once, and its folder of results.
 
+pub mod built_in;
 pub mod check;
 pub mod command;
 pub mod conversion;

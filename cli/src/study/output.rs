@@ -66,7 +66,7 @@ pub struct Finished<'a> {
 /// Writes the folder and prints the summary.
 pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
     let Finished { config, file, folder, provenance, mut records, cases, kept, notes, .. } = finished;
-    add_speedups(&mut records);
+    add_speedups(&mut records, config.baseline);
     let shell = |path: &Path| {
         let text = path.display().to_string();
         let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));

@@ -342,3 +342,28 @@ fn transfers_refuse_flags_of_kernels_and_devices_without_memory() {
         "--svg is for `rowloom bench transfers` only",
     );
 }
+
+#[test]
+fn a_wrong_case_has_no_speed_and_the_other_cases_are_measured_and_kept() {
+    let place = Place::new();
+    let words = "bench gen:stencil5,n=12 gen:uniform,rows=100,degree=4 -k 4 --kernels csr_scalar_v1,csr_scalar_v2 \
+                 --devices emu:0?flip_bit_in_copy=1 --repeat 2 --warmup 1 --keep kept.jsonl";
+    let outcome = place.run(&format!("{words} --json=report.json"));
+    assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+    assert!(
+        outcome
+            .stderr
+            .contains("error: verification failed: csr_scalar_v1 computed a wrong Y: stencil5,n=12")
+    );
+    assert!(outcome.stdout.contains("WRONG") && outcome.stdout.contains("fastest"), "{}", outcome.stdout);
+    let report: Value = serde_json::from_str(&place.read("report.json")).unwrap();
+    let cases = report["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 2);
+    assert!(cases[0]["best_s"].is_null() && cases[0]["gflops"].is_null(), "{}", cases[0]);
+    for kernel in cases[0]["kernels"].as_array().unwrap() {
+        assert!(kernel["gflops"].is_null() && kernel["rank"].is_null(), "{kernel}");
+        assert_eq!(kernel["checked"]["passed"], false);
+    }
+    assert!(cases[1]["best_s"].as_f64() > Some(0.0) && cases[1]["gflops"].as_f64() > Some(0.0));
+    assert_eq!(place.read("kept.jsonl").lines().count(), 2);
+}

@@ -1,6 +1,8 @@
 //! Every command of the real binary, one file each. One crate, because each test crate links the whole library.
 
+mod baselines;
 mod bench;
+mod built_in_studies;
 mod changed_files;
 mod choose;
 mod clusters;
@@ -10,6 +12,7 @@ mod devices;
 mod docs;
 mod failing_calls;
 mod fetch;
+mod first_steps;
 mod heterogeneous;
 mod limits;
 mod matrix;

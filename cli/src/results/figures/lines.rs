@@ -5,6 +5,7 @@ use super::series::{
 };
 use super::swept::{Swept, is_serial};
 use crate::plots::{Axis, Figure, Lines, Plot, Point, Scale, Series, SeriesStyle};
+use crate::results::baseline::baselines;
 use crate::results::config::Subject;
 use crate::results::record::Record;
 
@@ -131,7 +132,10 @@ pub fn speedup_by_threads(swept: &Swept<'_>) -> Option<Figure> {
         (
             "speed-up over serial",
             "How much faster is parallel than serial?".into(),
-            "Median time of the serial version over the median time of the parallel one.".into(),
+            format!(
+                "Median time of the baseline over the median time of the parallel version. Speed-ups are over {}.",
+                baselines(&swept.records).unwrap_or_else(|| "the serial version".into())
+            ),
         ),
         line_panels(panels.units, plot),
         panels.missing,

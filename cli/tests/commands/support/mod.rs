@@ -98,13 +98,23 @@ impl Place {
             .unwrap_or_else(|error| panic!("{words}: {error}\n{}", outcome.stdout))
     }
 
-    /// Runs a command that must fail with `code`, a single message that holds `part`, and no result.
+    /// Runs a command that must fail with `code`, a single message that holds `part`, and no result. With `--json` standard output has the
+    /// same message as an object, except where the words themselves are wrong.
     pub fn fail(&self, words: &str, code: i32, part: &str) {
         let outcome = self.run(words);
         assert_eq!(outcome.code, code, "{words}: {}", outcome.stderr);
         assert!(outcome.stderr.contains(part), "{words}: '{part}' is not in: {}", outcome.stderr);
         assert!(outcome.stderr.starts_with("error: "), "{words}: {}", outcome.stderr);
-        assert_eq!(outcome.stdout, "", "{words}");
+        let is_refused_usage = code == 2 && outcome.stdout.is_empty();
+        if words.split_whitespace().any(|word| word == "--json") && !is_refused_usage {
+            let object: Value = serde_json::from_str(&outcome.stdout).unwrap();
+            let keys: Vec<&String> = object.as_object().unwrap().keys().collect();
+            assert_eq!(keys, ["command", "error", "rowloom"], "{words}");
+            assert_eq!(object["error"]["exit_code"], code, "{words}");
+            assert!(object["error"]["message"].as_str().unwrap().contains(part), "{words}: {object}");
+        } else {
+            assert_eq!(outcome.stdout, "", "{words}");
+        }
     }
 }
 
