@@ -1,6 +1,6 @@
 //! Reads a dense matrix from text: a row per line, numbers separated by blanks, commas or semicolons, perhaps behind a line of names.
 //!
-//! The first line with numbers decides the separator ([`table_text`](super::table_text)) and the number of columns; all other lines must have the same. Blanks around a comma
+//! The first line with numbers decides the separator and the number of columns; all other lines must have the same. Blanks around a comma
 //! are allowed. Blank lines, and lines that start with `#` or `%`, are skipped. Numbers are spelled as in Matrix Market files. All threads
 //! of the current pool parse, each a span of whole lines. An error names the first line that is refused.
 //!

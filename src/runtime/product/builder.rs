@@ -11,7 +11,7 @@ use crate::runtime::vectors::RankLists;
 use crate::runtime::{Check, ProductOptions, Runtime, Transfer};
 use crate::work::spmm::Features;
 
-/// Builds a [`Product`].
+/// Builds a [`Product`](super::Product).
 pub struct ProductBuilder<'a, T: Kernels> {
     pub(super) runtime: Runtime,
     pub(super) matrix: Matrix<'a, T>,
