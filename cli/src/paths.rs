@@ -185,7 +185,7 @@ fn outputs(command: &Command) -> Vec<Written> {
         Command::Generate(arguments) => all.extend(written("OUT", Some(&arguments.output), Output::Matrix)),
         Command::Study(arguments) => {
             all.extend(files("study", study::command::outputs(arguments)));
-            // `study --save` replaces no file without --force, whoever wrote it.
+            // `study --save` replaces no file without --force, not even one that Rowloom wrote.
             let saved = study::built_in::saved_file(arguments);
             all.extend(saved.map(|path| Written { flag: "--save", path, output: None }));
         }

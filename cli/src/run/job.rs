@@ -25,7 +25,7 @@ use rowloom::internal::work::Work;
 
 /// A computation whose request was checked and whose runtime is open.
 pub struct Job<'a> {
-    /// What was asked for.
+    /// The request.
     pub request: Request<'a>,
     /// Where notes, progress and results go.
     pub console: &'a Console,

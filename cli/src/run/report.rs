@@ -76,7 +76,7 @@ impl Done {
 
 /// What is reported: what was done, as it was asked for, with its plan.
 pub struct Outcome<'a> {
-    /// What was asked for.
+    /// The request.
     pub request: &'a Request<'a>,
     /// The machine and its threads.
     pub session: &'a Session,

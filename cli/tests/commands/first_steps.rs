@@ -1,4 +1,4 @@
-//! What somebody meets who uses the program for the first time: words that are almost right, one Y, narrow terminals, failures in scripts.
+//! First uses of the program: hints for words that are almost right, one product for one Y, narrow terminals, failures in scripts.
 
 use crate::support::{Place, SMALL};
 
