@@ -85,6 +85,25 @@ assert_same(y.to_numpy()[:, 0], a @ np.ones(250_000))
     )
 
 
+def test_an_interrupted_operation_changes_nothing_that_a_later_one_wrote():
+    assert_runs(
+        INTERRUPTED
+        + """
+a = rowloom.csr("gen:stencil5,n=400", threads=1, devices="cpu")
+x, y, z = a.vectors(64), a.vectors(64), a.vectors(64)
+x.fill(1.0)
+for _ in range(3):
+    # Operations of this thread wait for those of the other one.
+    busy = threading.Thread(target=lambda: [x.gram(z) for _ in range(6)])
+    busy.start()
+    interrupted(lambda: y.fill(1.0))
+    y.fill(2.0)
+    busy.join()
+    assert (y.to_numpy() == 2.0).all()
+"""
+    )
+
+
 def test_a_signal_during_a_wait_for_another_thread_is_handled():
     assert_runs(
         INTERRUPTED
