@@ -71,6 +71,11 @@ fn without_names(text: &[u8]) -> (Vec<String>, u64, &[u8]) {
     let (Some((index, first)), Some((_, second))) = (contents.next(), contents.next()) else {
         return nothing;
     };
+    // Most tables begin with a number: a long line of them is not divided into fields.
+    let head = first.trim_ascii_start().split(|byte| b" \t,;\r".contains(byte)).next().unwrap_or_default();
+    if is_number(&String::from_utf8_lossy(head)) {
+        return nothing;
+    }
     let names = fields(first);
     let is_named = names.iter().any(|name| !name.is_empty())
         && !names.iter().any(|name| is_number(name))
