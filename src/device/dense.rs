@@ -50,6 +50,9 @@ impl LibraryGemm {
 
 impl Operation<'static> {
     /// `C = alpha A B + beta C` with any kernel for dense products on GPUs.
+    ///
+    /// cuBLAS does not read A and B if alpha is zero, so that an infinity or a NaN in them would not reach C. Another kernel computes
+    /// these products, and those with an alpha that is not finite.
     pub fn gemm(
         kernel: KernelId,
         factors: (f64, f64),
@@ -57,8 +60,10 @@ impl Operation<'static> {
         b: DeviceRows,
         c: DeviceRows,
     ) -> Result<Self> {
+        let reads_operands = factors.0.is_finite() && !rounds_to_zero(c.dtype, factors.0);
         Ok(match kernel {
-            KernelId::Cublas => Self::LibraryGemm(LibraryGemm::new(factors, a, b, c)?),
+            KernelId::Cublas if reads_operands => Self::LibraryGemm(LibraryGemm::new(factors, a, b, c)?),
+            KernelId::Cublas => Self::launch(EntryLaunch::gemm(KernelId::GemmBlocked, factors, a, b, c)?),
             _ => Self::launch(EntryLaunch::gemm(kernel, factors, a, b, c)?),
         })
     }

@@ -77,6 +77,8 @@ pub(crate) fn dense_kernels_conform<'pool>(open: impl Fn(Reports) -> Box<dyn Dev
     }
     check_negative_zero::<f64>(&mut subject);
     check_negative_zero::<f32>(&mut subject);
+    check_factors_without_library::<f64>(&mut subject);
+    check_factors_without_library::<f32>(&mut subject);
     for (rows, columns, padding, block_rows) in [
         (0, 3, 0, 64),
         (3, 0, 0, 64),
@@ -91,6 +93,19 @@ pub(crate) fn dense_kernels_conform<'pool>(open: impl Fn(Reports) -> Box<dyn Dev
     ] {
         check_sums::<f64>(&mut subject, (rows, columns, padding), block_rows);
         check_sums::<f32>(&mut subject, (rows, columns, padding), block_rows);
+    }
+}
+
+/// An infinity times an alpha of zero is a NaN, also where cuBLAS was chosen, which reads nothing then.
+fn check_factors_without_library<T: Scalar>(subject: &mut Subject<'_>) {
+    let number = |value: f64| MultiVector::from_fn(1, 1, |_, _| T::from_f64(value)).unwrap();
+    let (a, b) = (subject.rows(&number(1.0)), subject.rows(&number(f64::INFINITY)));
+    for alpha in [0.0, -0.0, T::SMALLEST / 1e10, f64::NAN] {
+        let c = subject.rows_like(&number(1.0));
+        let product = Operation::gemm(KernelId::Cublas, (alpha, 0.0), a, b, c).unwrap();
+        subject.run(LaneKind::Compute, product).unwrap();
+        let found = subject.download::<T>(c)[0].to_f64();
+        assert!(found.is_nan(), "{alpha}: {found}");
     }
 }
 
