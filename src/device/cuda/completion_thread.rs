@@ -60,6 +60,8 @@ pub enum HeldMemory {
     Read(PinnedRead),
     /// Memory that it writes.
     Written(PinnedWrite),
+    /// Memory that it reads and that nothing else uses.
+    Bytes(Vec<u8>),
     /// Memory of another device that it reads; not freed until then.
     Peer(Arc<DeviceMemory>),
 }

@@ -202,6 +202,9 @@ impl EmulatedDevice {
             (Operation::VectorLaunch(launch), LaneKind::Compute) => {
                 self.check_entry_launch(&launch.entry_launch().map_err(|error| misuse(error.message()))?)
             }
+            (Operation::LaunchWithCopies(launch), LaneKind::Compute) => {
+                self.check_launch_with_copies(*launch)
+            }
             (Operation::EntryLaunches(launches), LaneKind::Compute) => self.check_entry_launches(&launches),
             (Operation::Pass, _) => {
                 Ok(Checked { action: Action::Pass, what: "pass", reads: vec![], writes: vec![] })
@@ -219,15 +222,15 @@ impl EmulatedDevice {
         let (counts, faults) = (&mut self.counts, &self.options.faults);
         counts.operations += 1;
         let fails = match action {
-            Action::Launch(..) => {
+            action if action.is_launch() => {
                 counts.launches += 1;
                 faults.fail_launch == Some(counts.launches)
             }
-            Action::Upload(_) | Action::Download(_) | Action::PeerCopy(_) => {
+            action if action.is_copy() => {
                 counts.copies += 1;
                 faults.fail_copy == Some(counts.copies)
             }
-            Action::Pass => false,
+            _ => false,
         };
         if faults.hang_at_operation == Some(counts.operations) {
             Some(Injected::Hang)
@@ -252,11 +255,12 @@ impl EmulatedDevice {
         let (counts, faults) = (&self.counts, &self.options.faults);
         let is_download = matches!(action, Action::Download(_));
         let kind = match action {
-            Action::Launch(..) if faults.flip_bit_in_launch == Some(counts.launches) => Silent::FlippedBit,
-            Action::Launch(..) if faults.stale_launch == Some(counts.launches) => Silent::StaleBytes,
-            Action::Upload(_) | Action::Download(_) if faults.flip_bit_in_copy == Some(counts.copies) => {
+            _ if action.is_launch() && faults.flip_bit_in_launch == Some(counts.launches) => {
                 Silent::FlippedBit
             }
+            _ if action.is_launch() && faults.stale_launch == Some(counts.launches) => Silent::StaleBytes,
+            Action::PeerCopy(_) => return Ok(None),
+            _ if action.is_copy() && faults.flip_bit_in_copy == Some(counts.copies) => Silent::FlippedBit,
             _ => return Ok(None),
         };
         let ranges = if is_download { reads } else { writes };

@@ -54,7 +54,18 @@ impl<T: Kernels> Vectors<T> {
 
     /// Multiplies all elements by `alpha`.
     pub fn scale(&mut self, alpha: f64) -> Result<()> {
-        self.scale_columns(&vec![T::from_f64(alpha); self.k])
+        self.for_each_part(
+            2,
+            |y, index, rows| {
+                let y_rows = y.padded_rows(index, rows)?;
+                let factors = DeviceFactors::Numbers { alpha, beta: 0.0 };
+                y.launch(index, "scale", VectorLaunch::scale(factors, y_rows)?, 2 * y_rows.memory.bytes())
+            },
+            |rows, mut y| {
+                let range = rows.start as usize..rows.end as usize;
+                rows::scale(Factor::All(T::from_f64(alpha)), view_rows_mut(&mut y, range))
+            },
+        )
     }
 
     /// Multiplies each column by its own factor.
@@ -68,9 +79,10 @@ impl<T: Kernels> Vectors<T> {
             2,
             |y, index, rows| {
                 let y_rows = y.padded_rows(index, rows)?;
-                let memory = y.upload_numbers(index, &padded)?;
+                let memory = y.scratch_numbers(index, padded.len())?;
                 let launch = VectorLaunch::scale(DeviceFactors::Columns(memory), y_rows)?;
-                y.launch(index, "scale", launch, 2 * y_rows.memory.bytes())
+                let bytes = 2 * y_rows.memory.bytes();
+                y.launch_with_numbers(index, "scale", (&padded, memory), launch, bytes)
             },
             |rows, mut y| {
                 let range = rows.start as usize..rows.end as usize;
@@ -117,12 +129,13 @@ impl<T: Kernels> Vectors<T> {
             2,
             |y, index, rows| {
                 let (x, y_rows) = (self.own_rows(index, rows.clone())?, y.padded_rows(index, rows)?);
-                let memory = y.upload_numbers(index, &padded)?;
+                let memory = y.scratch_numbers(index, padded.len())?;
                 let (columns, leading_dimension) = (y.pitch, y.pitch);
                 let (dtype, rows) = (T::DTYPE, y.k as u64);
                 let small = DeviceRows { dtype, memory, rows, columns, leading_dimension };
                 let launch = VectorLaunch::times(x, small, 0.0, y_rows)?;
-                y.launch(index, "times", launch, 2 * y_rows.memory.bytes())
+                let bytes = 2 * y_rows.memory.bytes();
+                y.launch_with_numbers(index, "times", (&padded, memory), launch, bytes)
             },
             |rows, mut y| {
                 let range = rows.start as usize..rows.end as usize;
