@@ -8,7 +8,7 @@ use std::time::Instant;
 use rowloom::internal::kernel::vectors::{Sum, sums};
 use rowloom::internal::kernel::verify;
 use rowloom::internal::matrix::{Csr, MultiVector};
-use rowloom::internal::runtime::{Check, Product, Runtime, Vectors};
+use rowloom::internal::runtime::{Check, Product, Runtime, Scalars, Vectors};
 use rowloom::{Error, Result};
 
 const MATRICES: [&str; 2] = ["stencil5,n=100", "stencil27,n=96"];
@@ -25,12 +25,18 @@ struct Subject<'a> {
     small: MultiVector<f64>,
     factors: Vec<f64>,
     one_row: MultiVector<f64>,
+    p: Vectors<f64>,
+    r: Vectors<f64>,
+    q: Vectors<f64>,
+    rr: Scalars<f64>,
+    old_rr: Scalars<f64>,
+    pq: Scalars<f64>,
 }
 
 type Call = fn(&mut Subject<'_>) -> Result<()>;
 
 /// The name of each operation and a call of it.
-const OPERATIONS: [(&str, Call); 10] = [
+const OPERATIONS: [(&str, Call); 14] = [
     ("product", |of| of.product.apply_into(&of.x, &mut of.y)),
     ("axpby", |of| of.y.axpby(0.5, &of.x, 0.5)),
     ("scale", |of| of.y.scale(-1.0)),
@@ -40,6 +46,18 @@ const OPERATIONS: [(&str, Call); 10] = [
     ("copy_rows_from, 1 row", |of| of.y.copy_rows_from(0, &of.one_row.view())),
     ("dot", |of| of.x.dot(&of.y).map(drop)),
     ("norm", |of| of.x.norm().map(drop)),
+    ("dot_into", |of| of.x.dot_into(&of.y, &mut of.pq)),
+    ("norm_into", |of| of.x.norm_into(&mut of.pq)),
+    ("axpby of a quotient", |of| of.y.axpby(&of.rr / &of.old_rr, &of.x, 0.5)),
+    ("iteration of conjugate gradients", |of| {
+        of.product.apply_into(&of.p, &mut of.q)?;
+        of.p.dot_into(&of.q, &mut of.pq)?;
+        of.y.axpby(&of.rr / &of.pq, &of.p, 1.0)?;
+        of.r.axpby(-(&of.rr / &of.pq), &of.q, 1.0)?;
+        std::mem::swap(&mut of.old_rr, &mut of.rr);
+        of.r.dot_into(&of.r, &mut of.rr)?;
+        of.p.axpby(1.0, &of.r, &of.rr / &of.old_rr)
+    }),
     ("product and scale", |of| {
         of.product.apply_into(&of.x, &mut of.y)?;
         of.y.scale(-1.0)
@@ -70,7 +88,11 @@ fn seconds(runtime: &Runtime, a: &Csr<f64>, k: usize) -> Result<Vec<f64>> {
     let small = MultiVector::from_fn(k, k, |row, column| f64::from(u8::from((row + 1) % k == column)))?;
     let factors = (0..k).map(|column| if column % 2 == 0 { -1.0 } else { 1.0 }).collect();
     let one_row = MultiVector::filled(1, k, 1.0)?;
-    let mut subject = Subject { product, x, y, small, factors, one_row };
+    let (mut p, mut r, q) = (product.vectors()?, product.vectors()?, product.vectors()?);
+    p.copy_from(&host)?;
+    r.copy_from(&host)?;
+    let (rr, old_rr, pq) = (r.scalars()?, r.scalars()?, r.scalars()?);
+    let mut subject = Subject { product, x, y, small, factors, one_row, p, r, q, rr, old_rr, pq };
     let mut all = Vec::new();
     for (_, call) in OPERATIONS {
         let mut turns = Vec::new();

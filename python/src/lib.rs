@@ -22,6 +22,7 @@ mod ranks;
 mod results;
 mod runtimes;
 mod source;
+mod scalars;
 mod vectors;
 
 use pyo3::prelude::*;
@@ -42,5 +43,6 @@ mod _rowloom {
     #[pymodule_export]
     use super::runtimes::close;
     #[pymodule_export]
+    use super::scalars::Scalars;
     use super::vectors::Vectors;
 }

@@ -76,7 +76,7 @@ pub use operation::{
 pub use peer::{PeerCopy, PeerMemory};
 pub use pinned::{Pinned, PinnedRead, PinnedWrite};
 pub use product::Operands;
-pub use vectors::{DeviceFactors, DeviceRows, VectorLaunch};
+pub use vectors::{DeviceFactor, DeviceRows, VectorLaunch};
 
 use crate::error::Error;
 use crate::graph::{Demand, DeviceId};

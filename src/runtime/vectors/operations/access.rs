@@ -13,6 +13,9 @@ use crate::runtime::vectors::errors::{missing_part, rows_lost};
 use crate::runtime::vectors::host_copy::HostCopy;
 use crate::runtime::vectors::{DevicePart, PartData, RowsOf, Vectors, lock};
 
+/// Numbers that are written to a device's memory before a launch, and their place.
+pub(crate) type Numbers = Option<(Vec<u8>, MemoryRange)>;
+
 impl<T: Kernels> Vectors<T> {
     /// Runs an operation on the own rows of every part, which reads and writes `passes` times their bytes: `on_device` queues it,
     /// `on_host` computes it.
@@ -132,16 +135,18 @@ impl<T: Kernels> Vectors<T> {
         self.queue(index, name, Operation::VectorLaunch(launch), bytes).map(drop)
     }
 
-    /// The same, for a kernel that reads `numbers`, which are written to `to` before it.
+    /// The same, for a kernel that reads `numbers`, which are written before it.
     pub(crate) fn launch_with_numbers(
         &self,
         index: usize,
         name: &'static str,
-        (numbers, to): (&[T], MemoryRange),
+        numbers: Numbers,
         launch: VectorLaunch,
         bytes: u64,
     ) -> Result<()> {
-        let numbers = Some((bytemuck::cast_slice(numbers).to_vec(), to));
+        if numbers.is_none() {
+            return self.launch(index, name, launch, bytes);
+        }
         let launch = LaunchWithCopies { numbers, launch: Some(launch), download: None };
         self.queue(index, name, Operation::LaunchWithCopies(Box::new(launch)), bytes).map(drop)
     }
@@ -159,6 +164,13 @@ impl<T: Kernels> Vectors<T> {
         let mut device = device.lock();
         let queued = device.submit(&part.operations, name, COMPUTE, operation, part.predicted_s(bytes), &[]);
         queued.map_err(|fault| fault.into_error(&part.name))
+    }
+
+    /// Numbers that are written to the first bytes of `memory`; `None` without numbers.
+    pub(crate) fn numbers_at(&self, memory: MemoryRange, numbers: &[T]) -> Numbers {
+        let bytes: &[u8] = bytemuck::cast_slice(numbers);
+        let to = MemoryRange { end: memory.begin + bytes.len() as u64, ..memory };
+        (!bytes.is_empty()).then(|| (bytes.to_vec(), to))
     }
 
     /// The first bytes of a part's scratch memory, which have room for `count` numbers.
