@@ -182,8 +182,10 @@ fn row_wise_operations_equal_the_cpu<T: Kernels>(subject: &mut Subject<'_>, case
     let quotients = [quotient, DeviceFactor { number: 1.0, multiplied: None, ..quotient }];
     let rounded = |number: f64| T::from_f64(number).to_f64();
     let of_columns = |number: f64, row: Option<usize>| -> Vec<T> {
-        let multiplied =
-            |column| row.map_or(number, |row| rounded(number * factors.row(row)[column].to_f64()));
+        let multiplied = |column: usize| match row {
+            Some(row) => rounded(number * factors.row(row)[column].to_f64()),
+            None => number,
+        };
         (0..k).map(|column| T::from_f64(multiplied(column) / factors.row(1)[column].to_f64())).collect()
     };
     let (alpha_quotients, beta_quotients) = (of_columns(-2.5, Some(0)), of_columns(1.0, None));
