@@ -106,26 +106,45 @@ static __device__ __forceinline__ void add_partials(T *chunk, u64 blocks, unsign
     }
 }
 
+// Increments a counter in global memory and returns its previous value. Stores before a counted increment are visible to the
+// block of threads that counts last.
+static __device__ __forceinline__ unsigned int count_block(unsigned int *counter)
+{
+#ifdef ROWLOOM_EMULATED
+    __threadfence();
+    return atomicAdd(counter, 1u);
+#else
+    unsigned int before;
+    asm volatile("atom.release.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    return before;
+#endif
+}
+
+// True for all threads of the block that is the last of `count` to call this for the counter, which it resets to zero. The stores
+// of the other blocks before their calls are visible to them.
+static __device__ __forceinline__ bool is_last_block(unsigned int *counter, unsigned int count)
+{
+    __shared__ unsigned int before;
+    __syncthreads(); // the stores of all threads come before the count
+    if (threadIdx.x == 0) {
+        before = count_block(counter);
+        if (before + 1 == count) *counter = 0;
+        // The first thread has read the counter, so its fence acquires the stores of the other blocks. The barrier orders the loads
+        // of all threads after the fence.
+        __threadfence();
+    }
+    __syncthreads();
+    return before + 1 == count;
+}
+
 // The products of columns: the block of threads that ends last adds the partial results of all. `ended` is zero before and after.
 template <typename T>
 static __device__ __forceinline__ void dot_total(u64 rows, u64 columns, u64 roots, const T *x, u64 ldx, const T *y, u64 ldy,
                                                  T *partials, unsigned int *ended, T *totals)
 {
     __shared__ T chunk[TOTAL_CHUNK];
-    __shared__ unsigned int before;
     dot<T>(rows, columns, x, ldx, y, ldy, partials);
-    // Orders the partial results of this thread before the count of its block.
-    __threadfence();
-    __syncthreads();
-    const unsigned int count = gridDim.x * gridDim.y;
-    if (threadIdx.x == 0) {
-        before = atomicAdd(ended, 1u);
-        if (before + 1 == count) *ended = 0;
-    }
-    __syncthreads();
-    if (before + 1 != count) return;
-    // Orders the loads of the partial results of other blocks after the count.
-    __threadfence();
+    if (!is_last_block(ended, gridDim.x * gridDim.y)) return;
     add_partials<T>(chunk, gridDim.x, (unsigned int)columns, roots, partials, totals);
 }
 

@@ -85,9 +85,13 @@ impl Action {
         }
     }
 
-    /// Whether this copies bytes and launches no kernel.
-    pub fn is_copy(&self) -> bool {
-        !self.is_launch() && !matches!(self, Self::Pass)
+    /// Whether this copies bytes, also before or after a launch.
+    pub fn copies(&self) -> bool {
+        match self {
+            Self::Upload(_) | Self::Download(_) | Self::PeerCopy(_) => true,
+            Self::LaunchWithCopies { numbers, download, .. } => numbers.is_some() || download.is_some(),
+            Self::Launch(..) | Self::Pass => false,
+        }
     }
 }
 

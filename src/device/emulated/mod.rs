@@ -221,17 +221,15 @@ impl EmulatedDevice {
     fn count(&mut self, action: &Action) -> Option<Injected> {
         let (counts, faults) = (&mut self.counts, &self.options.faults);
         counts.operations += 1;
-        let fails = match action {
-            action if action.is_launch() => {
-                counts.launches += 1;
-                faults.fail_launch == Some(counts.launches)
-            }
-            action if action.is_copy() => {
-                counts.copies += 1;
-                faults.fail_copy == Some(counts.copies)
-            }
-            _ => false,
-        };
+        let mut fails = false;
+        if action.is_launch() {
+            counts.launches += 1;
+            fails |= faults.fail_launch == Some(counts.launches);
+        }
+        if action.copies() {
+            counts.copies += 1;
+            fails |= faults.fail_copy == Some(counts.copies);
+        }
         if faults.hang_at_operation == Some(counts.operations) {
             Some(Injected::Hang)
         } else if faults.lost_at_operation == Some(counts.operations) {
@@ -260,7 +258,9 @@ impl EmulatedDevice {
             }
             _ if action.is_launch() && faults.stale_launch == Some(counts.launches) => Silent::StaleBytes,
             Action::PeerCopy(_) => return Ok(None),
-            _ if action.is_copy() && faults.flip_bit_in_copy == Some(counts.copies) => Silent::FlippedBit,
+            _ if !action.is_launch() && action.copies() && faults.flip_bit_in_copy == Some(counts.copies) => {
+                Silent::FlippedBit
+            }
             _ => return Ok(None),
         };
         let ranges = if is_download { reads } else { writes };
