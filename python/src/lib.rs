@@ -21,8 +21,8 @@ mod product;
 mod ranks;
 mod results;
 mod runtimes;
-mod source;
 mod scalars;
+mod source;
 mod vectors;
 
 use pyo3::prelude::*;
@@ -44,5 +44,6 @@ mod _rowloom {
     use super::runtimes::close;
     #[pymodule_export]
     use super::scalars::Scalars;
+    #[pymodule_export]
     use super::vectors::Vectors;
 }
