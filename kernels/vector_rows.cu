@@ -1,7 +1,7 @@
 // Row-wise operations on multivectors, stored by rows, and products with a small matrix.
 //
-// Numbers such as `alpha` are the bits of a double. With `per_column`, `factors` holds one alpha for each column and then one
-// beta for each column, and the numbers are not used.
+// Numbers such as `alpha` are the bits of a double. The factor of a column is `alpha * alphas[column] / alpha_divisors[column]`,
+// in this order. `arrays` has a bit for each array that there is: 1 for `alphas`, 2 for `alpha_divisors`, 4 and 8 for those of beta.
 
 // fast: no spills
 #include "packs.cuh"
@@ -82,40 +82,50 @@ template <typename T> struct ScatterRows : Copy<T> {
     __device__ __forceinline__ u64 row_of_y(u64 row) const { return __ldg(list + row); }
 };
 
-// The factors of a column: numbers, or arrays if they are not null.
-template <typename T> struct Factors {
-    T all_alpha, all_beta;
-    const T *alphas, *betas;
-    __device__ __forceinline__ T alpha(unsigned int column) const { return alphas ? __ldg(alphas + column) : all_alpha; }
-    __device__ __forceinline__ T beta(unsigned int column) const { return betas ? __ldg(betas + column) : all_beta; }
+// The factor of each column. Arrays that are null count as ones.
+template <typename T> struct Factor {
+    T value;
+    const T *times, *over;
+    __device__ __forceinline__ T of_column(unsigned int column) const
+    {
+        T result = value;
+        if (times) result = result * __ldg(times + column);
+        if (over) result = result / __ldg(over + column);
+        return result;
+    }
 };
 
+// The factor of `bits`, of the array `times` if `arrays` has the bit `bit`, and of the array `over` if it has the next one.
 template <typename T>
-static __device__ __forceinline__ Factors<T> factors_of(u64 alpha, u64 beta, u64 per_column, const T *factors, u64 columns)
+static __device__ __forceinline__ Factor<T> factor_of(u64 columns, u64 bits, u64 arrays, u64 bit, const T *times, const T *over)
 {
-    Factors<T> result;
-    result.all_alpha = number<T>(alpha);
-    result.all_beta = number<T>(beta);
-    result.alphas = per_column ? factors : nullptr;
-    result.betas = per_column ? factors + columns : nullptr;
+    Factor<T> result;
+    result.value = number<T>(bits);
+    result.times = arrays & bit ? times : nullptr;
+    result.over = arrays & (2 * bit) ? over : nullptr;
+    if (columns == 1) {
+        // One division for all elements of a thread.
+        result.value = result.of_column(0);
+        result.times = result.over = nullptr;
+    }
     return result;
 }
 
 template <typename T> struct Scaled : EveryRow<true, false> {
-    Factors<T> by;
-    __device__ __forceinline__ T value(unsigned int column, T x, T) const { return by.alpha(column) * x; }
+    Factor<T> alpha;
+    __device__ __forceinline__ T value(unsigned int column, T x, T) const { return alpha.of_column(column) * x; }
 };
 
 template <typename T> struct Scale : EveryRow<false, true> {
-    Factors<T> by;
-    __device__ __forceinline__ T value(unsigned int column, T, T y) const { return by.alpha(column) * y; }
+    Factor<T> alpha;
+    __device__ __forceinline__ T value(unsigned int column, T, T y) const { return alpha.of_column(column) * y; }
 };
 
 template <typename T> struct Axpby : EveryRow<true, true> {
-    Factors<T> by;
+    Factor<T> alpha, beta;
     __device__ __forceinline__ T value(unsigned int column, T x, T y) const
     {
-        return fused(by.alpha(column), x, by.beta(column) * y);
+        return fused(alpha.of_column(column), x, beta.of_column(column) * y);
     }
 };
 
@@ -211,6 +221,10 @@ static __device__ __forceinline__ void times(u64 rows, u64 x_columns, u64 column
 
 #define OF_ROWS u64 rows, u64 columns, u64 tile_rows
 #define OF_LIST const unsigned int *__restrict__ list
+#define OF_ALPHA(T) u64 arrays, u64 alpha, const T *__restrict__ alphas, const T *__restrict__ alpha_divisors
+#define OF_BETA(T) u64 beta, const T *__restrict__ betas, const T *__restrict__ beta_divisors
+#define ALPHA(T) factor_of<T>(columns, alpha, arrays, 1, alphas, alpha_divisors)
+#define BETA(T) factor_of<T>(columns, beta, arrays, 4, betas, beta_divisors)
 
 #define ROW_WISE(type, T)                                                                                              \
     ENTRY(THREADS, vectors_fill_##type)(OF_ROWS, u64 value, OF_Y(T))                                                            \
@@ -235,22 +249,23 @@ static __device__ __forceinline__ void times(u64 rows, u64 x_columns, u64 column
         scatter.list = list;                                                                                           \
         over_rows<T>(rows, columns, tile_rows, scatter, x, ldx, y, ldy);                                               \
     }                                                                                                                  \
-    ENTRY(THREADS, vectors_scaled_##type)(OF_ROWS, u64 alpha, u64 per_column, const T *__restrict__ factors, OF_X(T), OF_Y(T))  \
+    ENTRY(THREADS, vectors_scaled_##type)(OF_ROWS, OF_ALPHA(T), OF_X(T), OF_Y(T))                                               \
     {                                                                                                                  \
         Scaled<T> scaled;                                                                                              \
-        scaled.by = factors_of<T>(alpha, 0, per_column, factors, columns);                                             \
+        scaled.alpha = ALPHA(T);                                                                                       \
         over_rows<T>(rows, columns, tile_rows, scaled, x, ldx, y, ldy);                                                \
     }                                                                                                                  \
-    ENTRY(THREADS, vectors_scale_##type)(OF_ROWS, u64 alpha, u64 per_column, const T *__restrict__ factors, OF_Y(T))            \
+    ENTRY(THREADS, vectors_scale_##type)(OF_ROWS, OF_ALPHA(T), OF_Y(T))                                                         \
     {                                                                                                                  \
         Scale<T> scale;                                                                                                \
-        scale.by = factors_of<T>(alpha, 0, per_column, factors, columns);                                              \
+        scale.alpha = ALPHA(T);                                                                                        \
         over_rows<T>(rows, columns, tile_rows, scale, nullptr, 0, y, ldy);                                             \
     }                                                                                                                  \
-    ENTRY(THREADS, vectors_axpby_##type)(OF_ROWS, u64 alpha, u64 beta, u64 per_column, const T *__restrict__ factors, OF_X(T), OF_Y(T)) \
+    ENTRY(THREADS, vectors_axpby_##type)(OF_ROWS, OF_ALPHA(T), OF_BETA(T), OF_X(T), OF_Y(T))                                    \
     {                                                                                                                  \
         Axpby<T> axpby;                                                                                                \
-        axpby.by = factors_of<T>(alpha, beta, per_column, factors, columns);                                           \
+        axpby.alpha = ALPHA(T);                                                                                        \
+        axpby.beta = BETA(T);                                                                                          \
         over_rows<T>(rows, columns, tile_rows, axpby, x, ldx, y, ldy);                                                 \
     }
 

@@ -72,6 +72,82 @@ static __device__ __forceinline__ void dot(u64 rows, u64 columns, const T *x, u6
         dot_columns<T, 1>(sums, count, (unsigned int)columns, x, ldx, y, ldy, partial);
 }
 
+// Elements of the partial results that a block of threads has in shared memory at once.
+#define TOTAL_CHUNK 1024u
+#define DOT_THREADS (DOT_LANES * DOT_VECTORS)
+
+// The sum of the partial results of `blocks` blocks in their order, for each column, and its square root if `roots` is not zero.
+template <typename T>
+static __device__ __forceinline__ void add_partials(T *chunk, u64 blocks, unsigned int columns, u64 roots, const T *partials,
+                                                    T *totals)
+{
+    for (unsigned int first = 0; first < columns; first += DOT_THREADS) {
+        const unsigned int width = min((unsigned int)DOT_THREADS, columns - first), most = TOTAL_CHUNK / width;
+        T total = T(0);
+        for (u64 block = 0; block < blocks; block += most) {
+            const unsigned int count = (unsigned int)min((u64)most, blocks - block);
+            __syncthreads(); // the chunk before has been read
+#pragma unroll 8
+            for (unsigned int at = threadIdx.x; at < count * width; at += DOT_THREADS)
+                chunk[at] = __ldcg(partials + (block + at / width) * columns + first + at % width);
+            __syncthreads();
+            if (threadIdx.x < width) {
+                // The sum begins with the first partial result: zero plus a negative zero would be another number.
+                unsigned int i = 0;
+                if (block == 0) {
+                    total = chunk[threadIdx.x];
+                    i = 1;
+                }
+#pragma unroll 8
+                for (; i < count; ++i) total = total + chunk[i * width + threadIdx.x];
+            }
+        }
+        if (threadIdx.x < width) totals[first + threadIdx.x] = roots ? (T)sqrt((double)total) : total;
+    }
+}
+
+// Increments a counter in global memory and returns its previous value. Stores before a counted increment are visible to the
+// block of threads that counts last.
+static __device__ __forceinline__ unsigned int count_block(unsigned int *counter)
+{
+#ifdef ROWLOOM_EMULATED
+    __threadfence();
+    return atomicAdd(counter, 1u);
+#else
+    unsigned int before;
+    asm volatile("atom.release.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    return before;
+#endif
+}
+
+// True for all threads of the block that is the last of `count` to call this for the counter, which it resets to zero. The stores
+// of the other blocks before their calls are visible to them.
+static __device__ __forceinline__ bool is_last_block(unsigned int *counter, unsigned int count)
+{
+    __shared__ unsigned int before;
+    __syncthreads(); // the stores of all threads come before the count
+    if (threadIdx.x == 0) {
+        before = count_block(counter);
+        if (before + 1 == count) *counter = 0;
+        // The first thread has read the counter, so its fence acquires the stores of the other blocks. The barrier orders the loads
+        // of all threads after the fence.
+        __threadfence();
+    }
+    __syncthreads();
+    return before + 1 == count;
+}
+
+// The products of columns: the block of threads that ends last adds the partial results of all. `ended` is zero before and after.
+template <typename T>
+static __device__ __forceinline__ void dot_total(u64 rows, u64 columns, u64 roots, const T *x, u64 ldx, const T *y, u64 ldy,
+                                                 T *partials, unsigned int *ended, T *totals)
+{
+    __shared__ T chunk[TOTAL_CHUNK];
+    dot<T>(rows, columns, x, ldx, y, ldy, partials);
+    if (!is_last_block(ended, gridDim.x * gridDim.y)) return;
+    add_partials<T>(chunk, gridDim.x, (unsigned int)columns, roots, partials, totals);
+}
+
 // ---- Weighted sums of rows, in double, and sums of squares: the check of a product. Thread blocks are those of the products of
 // columns.
 
@@ -268,6 +344,11 @@ static __device__ __forceinline__ void gram(u64 rows, u64 x_columns, u64 y_colum
     ENTRY(DOT_LANES * DOT_VECTORS, vectors_dot_##type)(u64 rows, u64 columns, OF_SUM(T))                               \
     {                                                                                                                  \
         dot<T>(rows, columns, x, ldx, y, ldy, partials);                                                               \
+    }                                                                                                                  \
+    ENTRY(DOT_LANES * DOT_VECTORS, vectors_dot_total_##type)                                                           \
+    (u64 rows, u64 columns, u64 roots, OF_SUM(T), unsigned int *__restrict__ ended, T *__restrict__ totals)            \
+    {                                                                                                                  \
+        dot_total<T>(rows, columns, roots, x, ldx, y, ldy, partials, ended, totals);                                   \
     }                                                                                                                  \
     ENTRY(DOT_LANES * DOT_VECTORS, vectors_weigh_##type)                                                               \
     (u64 rows, u64 columns, const double *__restrict__ weights, const T *__restrict__ y, u64 ldy, double *__restrict__ partials) \

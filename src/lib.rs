@@ -87,7 +87,7 @@ pub mod runtime {
         Bound, BoundGemm, Check, Cluster, ClusterProduct, ClusterProductBuilder, ColumnSums,
         ColumnSumsBuilder, DenseBuilder, DenseOperand, DenseWork, FaultReport, Gemm, GemmBuilder, Input,
         Matrix, Output, PageLockedMultiVector, Product, ProductBuilder, RowBlock, RunReport, Runtime,
-        RuntimeBuilder, Simulated, Transfer, Vectors,
+        RuntimeBuilder, Scalars, Simulated, Transfer, Vectors,
     };
 }
 

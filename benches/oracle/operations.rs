@@ -18,6 +18,10 @@ pub enum Operation {
     Axpby(f64, f64),
     Scale(f64),
     ScaleColumns,
+    /// Y = (Y·Z / |Z|) Z + beta |Z| Y, with scalars that stay on the devices.
+    AxpbyScalars(f64),
+    /// Y = Y / |Y|, the same.
+    ScaleScalars,
     Dot,
     Norm,
     Gram,
@@ -30,7 +34,7 @@ pub enum Operation {
     Exchange,
 }
 
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 14] = [
     "apply",
     "axpby",
     "scale",
@@ -43,6 +47,8 @@ pub const NAMES: [&str; 12] = [
     "copy rows from",
     "copy rows to",
     "exchange",
+    "axpby with scalars",
+    "scale with scalars",
 ];
 
 /// Rows of a block, and the lanes of a block, of sums of products of columns.
@@ -55,7 +61,7 @@ const GRAM_STRANDS: usize = 8;
 impl Operation {
     pub fn draw(random: &mut Random) -> Self {
         let (alpha, beta) = factors(random);
-        match random.below(15) {
+        match random.below(17) {
             0..=3 => Self::Apply(alpha, beta),
             4 => Self::Axpby(random.general(), beta),
             5 => Self::Scale(alpha),
@@ -67,6 +73,8 @@ impl Operation {
             11 => Self::Fill,
             12 => Self::CopyRowsFrom,
             13 => Self::CopyRowsTo,
+            14 => Self::AxpbyScalars(beta),
+            15 => Self::ScaleScalars,
             _ => Self::Exchange,
         }
     }
@@ -85,6 +93,8 @@ impl Operation {
             Self::CopyRowsFrom => 9,
             Self::CopyRowsTo => 10,
             Self::Exchange => 11,
+            Self::AxpbyScalars(_) => 12,
+            Self::ScaleScalars => 13,
         };
         NAMES[number]
     }
@@ -126,6 +136,28 @@ impl Operation {
                 y.scale_columns(&factors).map_err(failed)?;
                 Ok(each(&|column, own, _| own.product(factors[column])))
             }
+            Self::AxpbyScalars(beta) => {
+                let (mut sums, mut norms) = (y.scalars().map_err(failed)?, z.scalars().map_err(failed)?);
+                y.dot_into(z, &mut sums).map_err(failed)?;
+                z.norm_into(&mut norms).map_err(failed)?;
+                y.axpby(&sums / &norms, z, beta * &norms).map_err(failed)?;
+                let dots: Vec<T> = (0..k).map(|column| dot(old, other, k, (column, column))).collect();
+                let roots: Vec<T> = (0..k).map(|column| norm(other, k, column)).collect();
+                compare("dot to scalars", &sums.values().map_err(failed)?, &dots)?;
+                compare("norm to scalars", &norms.values().map_err(failed)?, &roots)?;
+                let beta = <T as Real>::rounded(beta);
+                Ok(each(&|column, own, other| {
+                    let alpha = <T as Real>::rounded(dots[column].wide() / roots[column].wide());
+                    alpha.fused(other, beta.product(roots[column]).product(own))
+                }))
+            }
+            Self::ScaleScalars => {
+                let mut norms = y.scalars().map_err(failed)?;
+                y.norm_into(&mut norms).map_err(failed)?;
+                y.scale(1.0 / &norms).map_err(failed)?;
+                let roots: Vec<T> = (0..k).map(|column| norm(old, k, column)).collect();
+                Ok(each(&|column, own, _| <T as Real>::rounded(1.0 / roots[column].wide()).product(own)))
+            }
             Self::Dot => {
                 let expected: Vec<T> = (0..k).map(|column| dot(old, other, k, (column, column))).collect();
                 compare("dot", &y.dot(z).map_err(failed)?, &expected)?;
@@ -133,9 +165,7 @@ impl Operation {
                 Ok(old.to_vec())
             }
             Self::Norm => {
-                let square = |column| dot(old, old, k, (column, column));
-                let root = |square: T| <T as Real>::rounded(square.wide().sqrt());
-                let expected: Vec<T> = (0..k).map(|column| root(square(column))).collect();
+                let expected: Vec<T> = (0..k).map(|column| norm(old, k, column)).collect();
                 compare("norm", &y.norm().map_err(failed)?, &expected)?;
                 Ok(old.to_vec())
             }
@@ -210,6 +240,11 @@ fn dot<T: Value>(left: &[T], right: &[T], k: usize, (i, j): (usize, usize)) -> T
         lanes[0]
     });
     blocks.reduce(Real::sum).unwrap_or(zero)
+}
+
+/// The root of the defined sum of squares of a column.
+fn norm<T: Value>(values: &[T], k: usize, column: usize) -> T {
+    <T as Real>::rounded(dot(values, values, k, (column, column)).wide().sqrt())
 }
 
 /// The defined sum of products of a pair of columns: strands in blocks of rows.

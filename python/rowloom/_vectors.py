@@ -16,6 +16,88 @@ if TYPE_CHECKING:
 _HOST = (1, 0)
 
 
+class Coefficient:
+    """A number times scalars over other scalars, as :class:`Scalars` form them; a factor of :meth:`Vectors.axpby` and of
+    :meth:`Vectors.scale`."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, number: float, multiplied: Scalars | None, divisors: Scalars | None) -> None:
+        self._parts = (number, multiplied, divisors)
+
+    def __neg__(self) -> Coefficient:
+        number, multiplied, divisors = self._parts
+        return Coefficient(-number, multiplied, divisors)
+
+    def __rmul__(self, number: float) -> Coefficient:
+        own, multiplied, divisors = self._parts
+        return Coefficient(float(number) * own, multiplied, divisors)
+
+
+class Scalars:
+    """One number for each column of vectors, where products are computed; :meth:`Vectors.scalars` makes them.
+
+    :meth:`Vectors.dot_into` and :meth:`Vectors.norm_into` write them. They are factors of :meth:`Vectors.axpby` and
+    :meth:`Vectors.scale`, as are ``-a``, ``2.0 * a``, ``a / b`` and ``1.0 / a``. On one device no operation waits for them.
+
+    >>> import numpy as np, rowloom
+    >>> a = rowloom.csr("gen:stencil5,n=10")
+    >>> x = a.vectors(2)
+    >>> x.fill(3.0)
+    >>> norms = x.scalars()
+    >>> x.norm_into(norms)
+    >>> x.scale(1.0 / norms)
+    >>> x.norm()
+    array([1., 1.])
+    """
+
+    __slots__ = ("_native",)
+
+    # NumPy then leaves `number / scalars` to this class.
+    __array_ufunc__ = None
+
+    def __init__(self, native: _rowloom.Scalars) -> None:
+        self._native = native
+
+    def to_numpy(self) -> Array:
+        """The numbers; waits for the operations that compute them."""
+        return self._native.to_numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        import numpy as np
+
+        if copy is False:
+            raise ValueError("the numbers may be on a device, so an array is always a copy")
+        return np.asarray(self.to_numpy(), dtype)
+
+    def __neg__(self) -> Coefficient:
+        return Coefficient(-1.0, self, None)
+
+    def __rmul__(self, number: float) -> Coefficient:
+        return Coefficient(float(number), self, None)
+
+    def __truediv__(self, divisors: Scalars) -> Coefficient:
+        if not isinstance(divisors, Scalars):
+            return NotImplemented
+        return Coefficient(1.0, self, divisors)
+
+    def __rtruediv__(self, number: float) -> Coefficient:
+        return Coefficient(float(number), None, self)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("scalars belong to the devices of this process; pickle to_numpy() instead")
+
+
+def _factor(factor: float | Scalars | Coefficient) -> Any:
+    """A factor as the native module takes it."""
+    if isinstance(factor, Scalars):
+        return 1.0, factor._native, None
+    if isinstance(factor, Coefficient):
+        number, multiplied, divisors = factor._parts
+        return number, multiplied and multiplied._native, divisors and divisors._native
+    return float(factor), None, None
+
+
 class Vectors:
     """A multivector whose rows stay where products with it are computed; :meth:`CSR.vectors` makes one.
 
@@ -94,14 +176,17 @@ class Vectors:
         """Set all elements."""
         self._native.fill(value)
 
-    def axpby(self, alpha: float, x: Vectors, beta: float) -> None:
-        """``self = alpha * x + beta * self``."""
-        self._native.axpby(alpha, x._native, beta)
+    def axpby(self, alpha: float | Scalars | Coefficient, x: Vectors, beta: float | Scalars | Coefficient) -> None:
+        """``self = alpha * x + beta * self``, with numbers or :class:`Scalars`."""
+        self._native.axpby(_factor(alpha), x._native, _factor(beta))
 
     def scale(self, factors: Any) -> None:
-        """Multiply all elements by a number, or each column by its own."""
+        """Multiply all elements by a number, or each column by its own: an array, or :class:`Scalars`."""
         import numpy as np
 
+        if isinstance(factors, (int, float, Scalars, Coefficient)):
+            self._native.scale(_factor(factors))
+            return
         columns = np.broadcast_to(np.asarray(factors, np.float64), (self.shape[1],))
         self._native.scale_columns(columns.tolist())
 
@@ -112,6 +197,18 @@ class Vectors:
     def norm(self) -> Array:
         """The Euclidean norm of each column."""
         return self._native.norm()
+
+    def scalars(self) -> Scalars:
+        """A zero for each column, which stays where the rows are."""
+        return Scalars(self._native.scalars())
+
+    def dot_into(self, other: Vectors, sums: Scalars) -> None:
+        """Write the results of :meth:`dot` to ``sums``; on one device without waiting."""
+        self._native.sum_into(other._native, sums._native, False)
+
+    def norm_into(self, norms: Scalars) -> None:
+        """Write the results of :meth:`norm` to ``norms``; on one device without waiting."""
+        self._native.sum_into(self._native, norms._native, True)
 
     def gram(self, other: Vectors) -> Array:
         """``self.T @ other``, a small square matrix."""

@@ -21,6 +21,7 @@ mod product;
 mod ranks;
 mod results;
 mod runtimes;
+mod scalars;
 mod source;
 mod vectors;
 
@@ -41,6 +42,8 @@ mod _rowloom {
     use super::ranks::Ranks;
     #[pymodule_export]
     use super::runtimes::close;
+    #[pymodule_export]
+    use super::scalars::Scalars;
     #[pymodule_export]
     use super::vectors::Vectors;
 }

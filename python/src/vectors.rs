@@ -20,6 +20,7 @@ use crate::dlpack::{self, Rows};
 use crate::error::detached;
 use crate::interrupt::{self, interruptible};
 use crate::operator::Either;
+use crate::scalars::{Factor, HeldFactor, HeldScalars, HeldValue, Scalars};
 
 /// Vectors of one value type, with the product that they belong to.
 pub struct Held<T: Value> {
@@ -343,11 +344,42 @@ impl Vectors {
     }
 
     /// self = alpha x + beta self.
-    fn axpby(&self, py: Python<'_>, alpha: f64, x: &Self, beta: f64) -> PyResult<()> {
+    fn axpby(&self, py: Python<'_>, alpha: Factor, x: &Self, beta: Factor) -> PyResult<()> {
         with_both!(&*x.held, &*self.held, (x, y) => {
             let (from, to) = (x.clone(), y.clone());
-            let work = move || from.with_other(&to, |x, y| y.axpby(alpha, x, beta));
+            let (alpha, beta) = (HeldFactor::new(&alpha)?, HeldFactor::new(&beta)?);
+            let work = move || from.with_other(&to, |x, y| y.axpby(alpha.coefficient(), x, beta.coefficient()));
             x.operate(py, Waits::No, 3 * x.bytes(), work)
+        })
+    }
+
+    /// Multiplies all elements by a number or by scalars.
+    fn scale(&self, py: Python<'_>, alpha: Factor) -> PyResult<()> {
+        with_vectors!(&*self.held, held => {
+            let (to, alpha) = (held.clone(), HeldFactor::new(&alpha)?);
+            let work = move || lock(&to.vectors).scale(alpha.coefficient());
+            held.operate(py, Waits::No, 2 * held.bytes(), work)
+        })
+    }
+
+    /// A zero for each column.
+    fn scalars(&self, py: Python<'_>) -> PyResult<Scalars> {
+        fn of<T: HeldValue>(py: Python<'_>, held: &Arc<Held<T>>) -> PyResult<Scalars> {
+            let of = held.clone();
+            let made = held.operate(py, Waits::Yes, 0, move || lock(&of.vectors).scalars())?;
+            Ok(Scalars::new(HeldScalars::new(held.product.clone(), made)))
+        }
+        with_vectors!(&*self.held, held => of(py, held))
+    }
+
+    /// Writes the inner products of the columns of both, or the norms of the columns, to `sums`.
+    fn sum_into(&self, py: Python<'_>, other: &Self, sums: &Scalars, roots: bool) -> PyResult<()> {
+        with_both!(&*self.held, &*other.held, (x, y) => {
+            let (a, b, to) = (x.clone(), y.clone(), sums.held()?);
+            x.operate(py, Waits::No, 2 * x.bytes(), move || match Arc::ptr_eq(&a, &b) {
+                true => { let a = lock(&a.vectors); a.sum_into(&a, &to.scalars, roots) }
+                false => a.with_other(&b, |a, b| a.sum_into(b, &to.scalars, roots)),
+            })
         })
     }
 

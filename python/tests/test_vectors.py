@@ -1,6 +1,7 @@
 """Multivectors on devices against NumPy."""
 
 import gc
+import pickle
 import sys
 
 import numpy as np
@@ -156,3 +157,59 @@ def test_vectors_of_one_operator_fit_also_after_products_with_many_other_columns
     z = a.vectors(2)
     z.axpby(2.0, y, 0.0)
     np.testing.assert_array_equal(z.to_numpy(), 2.0 * (a.to_scipy() @ np.ones((144, 2))))
+
+
+def test_scalars_are_sums_that_operations_take_as_factors(pair):
+    (x, y), (a, b) = pair
+    sums, norms = x.scalars(), x.scalars()
+    assert (sums.to_numpy() == 0.0).all()
+    x.dot_into(y, sums)
+    x.norm_into(norms)
+    np.testing.assert_array_equal(sums.to_numpy(), x.dot(y))
+    np.testing.assert_array_equal(np.asarray(norms), x.norm())
+    s, n = sums.to_numpy(), norms.to_numpy()
+    y.axpby(sums / norms, x, -norms)
+    b = s / n * a - n * b
+    np.testing.assert_allclose(y.to_numpy(), b, rtol=1e-12, atol=1e-12)
+    y.axpby(-(sums / norms), x, 2)
+    b = -s / n * a + 2.0 * b
+    np.testing.assert_allclose(y.to_numpy(), b, rtol=1e-12, atol=1e-12)
+    y.axpby(np.float64(0.5) * norms, x, 1.0 / sums)
+    np.testing.assert_allclose(y.to_numpy(), 0.5 * n * a + b / s, rtol=1e-12, atol=1e-12)
+    x.scale(1.0 / norms)
+    np.testing.assert_allclose(x.norm(), 1.0, rtol=1e-14)
+    x.scale(norms)
+    np.testing.assert_allclose(x.to_numpy(), a, rtol=1e-14)
+    x.scale(3.0 * (norms / norms))
+    np.testing.assert_allclose(x.to_numpy(), 3.0 * a, rtol=1e-14)
+
+
+def test_a_division_by_a_scalar_of_zero_is_infinite(a):
+    x = a.vectors(1)
+    x.fill(-1.0)
+    x.scale(1.0 / x.scalars())
+    assert (x.to_numpy() == -np.inf).all()
+
+
+def test_wrong_scalars_are_refused(a):
+    x, scalars = a.vectors(2), a.vectors(3).scalars()
+    for use in (lambda: x.scale(scalars), lambda: x.axpby(1.0 / scalars, a.vectors(2), 0.0), lambda: x.norm_into(scalars)):
+        with pytest.raises(ValueError, match="different products"):
+            use()
+    single = rowloom.csr("gen:stencil5,n=12", dtype=np.float32, devices="cpu").vectors(2)
+    with pytest.raises(ValueError, match="different dtypes"):
+        x.scale(single.scalars())
+    with pytest.raises(TypeError):
+        x.scalars() / 2.0
+    with pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(x.scalars())
+
+
+def test_scalars_outlive_their_vectors_and_their_operator(a):
+    x = a.vectors(2)
+    x.fill(2.0)
+    sums = x.scalars()
+    x.dot_into(x, sums)
+    del x, a
+    gc.collect()
+    np.testing.assert_array_equal(sums.to_numpy(), [576.0, 576.0])

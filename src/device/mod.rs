@@ -70,13 +70,13 @@ pub use emulated_options::{EmulatedOptions, Faults};
 pub use foreign::{ForeignMemory, MemoryPlace, StreamHandle};
 pub use network::Network;
 pub use operation::{
-    Argument, EntryLaunch, HostTransfer, Launch, LibraryGemm, MemoryRange, Operation, PinnedRange,
-    RankMessage, RowBytes,
+    Argument, EntryLaunch, HostTransfer, Launch, LaunchWithCopies, LibraryGemm, MemoryRange, Operation,
+    PinnedRange, RankMessage, RowBytes,
 };
 pub use peer::{PeerCopy, PeerMemory};
 pub use pinned::{Pinned, PinnedRead, PinnedWrite};
 pub use product::Operands;
-pub use vectors::{DeviceFactors, DeviceRows, VectorLaunch};
+pub use vectors::{DeviceFactor, DeviceRows, VectorLaunch};
 
 use crate::error::Error;
 use crate::graph::{Demand, DeviceId};

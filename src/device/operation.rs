@@ -179,6 +179,20 @@ pub struct EntryLaunch {
     pub arguments: Vec<Argument>,
 }
 
+/// A launch of a kernel on multivectors with small copies before and after it, or a small copy alone, on the lane of launches.
+///
+/// The lane's order alone keeps the memory of the copies from being used by two operations at once, so no caller waits between
+/// operations.
+#[derive(Debug, Clone)]
+pub struct LaunchWithCopies {
+    /// Bytes that are written to the device's memory before the launch.
+    pub numbers: Option<(Vec<u8>, MemoryRange)>,
+    /// The launch.
+    pub launch: Option<VectorLaunch>,
+    /// A copy to the host after the launch.
+    pub download: Option<HostTransfer>,
+}
+
 /// `C = alpha A B + beta C` by the vendor's library, cuBLAS. C is not read if beta is zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LibraryGemm {
@@ -220,6 +234,8 @@ pub enum Operation<'run> {
     Launch(Launch),
     /// A launch of a kernel on multivectors.
     VectorLaunch(VectorLaunch),
+    /// A launch of a kernel on multivectors with small copies before and after it.
+    LaunchWithCopies(Box<LaunchWithCopies>),
     /// Launches of kernels that have a single form, one after the other.
     EntryLaunches(Vec<EntryLaunch>),
     /// A dense product by the vendor's library, on devices that have it ([`super::Device::has_cublas`]).

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::{
-    Completion, Device, DeviceFactors, DeviceRows, Fault, Fence, HostTransfer, LaneKind, MemoryRange,
+    Completion, Device, DeviceFactor, DeviceRows, Fault, Fence, HostTransfer, LaneKind, MemoryRange,
     Operation, PinnedRange, Reports, RowBytes, VectorLaunch,
 };
 use crate::graph::{Demand, DeviceId};
@@ -59,6 +59,7 @@ pub(crate) fn check_case<T: Kernels>(subject: &mut Subject<'_>, case: Case) {
     listed_rows_are_copied::<T>(subject, case);
     products_with_a_small_matrix_equal_the_cpu::<T>(subject, case);
     partial_results_equal_the_cpu::<T>(subject, case);
+    totals_equal_the_cpu::<T>(subject, case);
     weighted_sums_are_as_defined::<T>(subject, case);
 }
 
@@ -172,8 +173,24 @@ fn row_wise_operations_equal_the_cpu<T: Kernels>(subject: &mut Subject<'_>, case
     let factors = values::<T>(2, k, 0, 3);
     let (alphas, betas) = (Factor::Columns(factors.row(0)), Factor::Columns(factors.row(1)));
     let (alpha, beta) = (T::from_f64(1.25), T::from_f64(-0.3));
-    let numbers = DeviceFactors::Numbers { alpha: alpha.to_f64(), beta: beta.to_f64() };
-    let (device_x, columns) = (subject.rows(&x), DeviceFactors::Columns(subject.upload(factors.data())));
+    let numbers: [DeviceFactor; 2] = [alpha.to_f64().into(), beta.to_f64().into()];
+    let device_x = subject.rows(&x);
+    let arrays = [0, 1].map(|row| subject.upload(factors.row(row)));
+    let columns = arrays.map(DeviceFactor::columns);
+    // A number, times an array, over another one.
+    let quotient = DeviceFactor { number: -2.5, multiplied: Some(arrays[0]), divisors: Some(arrays[1]) };
+    let quotients = [quotient, DeviceFactor { number: 1.0, multiplied: None, ..quotient }];
+    let rounded = |number: f64| T::from_f64(number).to_f64();
+    let of_columns = |number: f64, row: Option<usize>| -> Vec<T> {
+        let multiplied = |column: usize| match row {
+            Some(row) => rounded(number * factors.row(row)[column].to_f64()),
+            None => number,
+        };
+        (0..k).map(|column| T::from_f64(multiplied(column) / factors.row(1)[column].to_f64())).collect()
+    };
+    let (alpha_quotients, beta_quotients) = (of_columns(-2.5, Some(0)), of_columns(1.0, None));
+    let (alpha_quotients, beta_quotients) =
+        (Factor::Columns(&alpha_quotients), Factor::Columns(&beta_quotients));
 
     let (y, mut expected) = (subject.rows_like(&old), again());
     subject.launch(VectorLaunch::fill(-2.5, y)).unwrap();
@@ -185,7 +202,9 @@ fn row_wise_operations_equal_the_cpu<T: Kernels>(subject: &mut Subject<'_>, case
     rows::copy(x.view(), expected.view_mut()).unwrap();
     subject.check(&format!("copy {case:?}"), y, &expected);
 
-    for (on_device, on_host) in [(numbers, Factor::All(alpha)), (columns, alphas)] {
+    for ([on_device, _], on_host) in
+        [(numbers, Factor::All(alpha)), (columns, alphas), (quotients, alpha_quotients)]
+    {
         let y = subject.rows_like(&old);
         subject.launch(VectorLaunch::scaled(on_device, device_x, y)).unwrap();
         rows::scaled(on_host, x.view(), expected.view_mut()).unwrap();
@@ -196,18 +215,19 @@ fn row_wise_operations_equal_the_cpu<T: Kernels>(subject: &mut Subject<'_>, case
         rows::scale(on_host, expected.view_mut()).unwrap();
         subject.check(&format!("scale {case:?}"), y, &expected);
     }
-    for (on_device, alpha, beta) in
-        [(numbers, Factor::All(alpha), Factor::All(beta)), (columns, alphas, betas)]
-    {
+    for ([by_x, by_y], alpha, beta) in [
+        (numbers, Factor::All(alpha), Factor::All(beta)),
+        (columns, alphas, betas),
+        (quotients, alpha_quotients, beta_quotients),
+    ] {
         let (y, mut expected) = (subject.rows(&old), again());
-        subject.launch(VectorLaunch::axpby(on_device, device_x, y)).unwrap();
+        subject.launch(VectorLaunch::axpby(by_x, device_x, by_y, y)).unwrap();
         rows::axpby(alpha, x.view(), beta, expected.view_mut()).unwrap();
         subject.check(&format!("axpby {case:?}"), y, &expected);
     }
     // Without a beta, Y need not be written.
     let (y, mut expected) = (subject.rows_like(&old), again());
-    let only_x = DeviceFactors::Numbers { alpha: alpha.to_f64(), beta: 0.0 };
-    subject.launch(VectorLaunch::axpby(only_x, device_x, y)).unwrap();
+    subject.launch(VectorLaunch::axpby(alpha.to_f64().into(), device_x, 0.0.into(), y)).unwrap();
     rows::scaled(Factor::All(alpha), x.view(), expected.view_mut()).unwrap();
     subject.check(&format!("axpby with beta 0 {case:?}"), y, &expected);
 }
@@ -256,6 +276,26 @@ fn partial_results_equal_the_cpu<T: Kernels>(subject: &mut Subject<'_>, case: Ca
         partial_results(which, x.view(), y.view(), &mut expected).unwrap();
         assert_eq!(bits(&found), bits(&expected), "{which:?} {case:?}");
     }
+}
+
+/// The products of columns and their square roots have the bits of the host's, and the counter is zero afterwards.
+fn totals_equal_the_cpu<T: Kernels>(subject: &mut Subject<'_>, case: Case) {
+    let Case { rows, columns: (k, _), padding } = case;
+    if rows == 0 {
+        return;
+    }
+    let (x, y) = (values::<T>(rows, k, padding.0, 1), values::<T>(rows, k, padding.1, 2));
+    let (device_x, device_y) = (subject.rows(&x), subject.rows(&y));
+    let memory = subject.memory(rows.div_ceil(Sum::Dot.block_rows() as usize) * k * size_of::<T>());
+    let (ended, totals) = (subject.upload(&[0u32]), subject.memory(k * size_of::<T>()));
+    let found =
+        DeviceRows { memory: totals, rows: 1, columns: k as u64, leading_dimension: k as u64, ..device_x };
+    let expected = |y: &MultiVector<T>| sum(Sum::Dot, x.view(), y.view()).unwrap();
+    subject.launch(VectorLaunch::dot_total(device_x, device_y, memory, (ended, totals), false)).unwrap();
+    assert_eq!(bits(&subject.download::<T>(found)), bits(&expected(&y)), "totals {case:?}");
+    subject.launch(VectorLaunch::dot_total(device_x, device_x, memory, (ended, totals), true)).unwrap();
+    let roots: Vec<T> = expected(&x).iter().map(|square| T::from_f64(square.to_f64().sqrt())).collect();
+    assert_eq!(bits(&subject.download::<T>(found)), bits(&roots), "roots {case:?}");
 }
 
 /// Small integers, whose sums are exact in any order.

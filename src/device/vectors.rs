@@ -68,18 +68,34 @@ impl DeviceRows {
     }
 }
 
-/// The factors of a launch.
+/// The factor of each column: `number * multiplied[column] / divisors[column]`, computed in this order in the precision of the
+/// multivectors. An array that is absent counts as ones. Arrays are in the device's memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum DeviceFactors {
-    /// The same factors for all columns: of X (or of the only multivector), and of Y.
-    Numbers {
-        /// The factor of X, or of the only multivector.
-        alpha: f64,
-        /// The factor of Y, if there is an X.
-        beta: f64,
-    },
-    /// An array in the device's memory: a factor of X for each column, then a factor of Y for each column if Y is read.
-    Columns(MemoryRange),
+pub struct DeviceFactor {
+    /// The number.
+    pub number: f64,
+    /// The array that is multiplied.
+    pub multiplied: Option<MemoryRange>,
+    /// The array of divisors.
+    pub divisors: Option<MemoryRange>,
+}
+
+impl DeviceFactor {
+    /// An element of an array for each column.
+    pub fn columns(array: MemoryRange) -> Self {
+        Self { multiplied: Some(array), ..Self::from(1.0) }
+    }
+
+    /// Whether it rounds to zero for all columns, whatever arrays hold.
+    fn rounds_to_zero(self, dtype: Dtype) -> bool {
+        self.multiplied.is_none() && self.divisors.is_none() && rounds_to_zero(dtype, self.number)
+    }
+}
+
+impl From<f64> for DeviceFactor {
+    fn from(number: f64) -> Self {
+        Self { number, multiplied: None, divisors: None }
+    }
 }
 
 /// The operands of a launch, from which its arguments are found by the names of the kernel's parameters.
@@ -90,9 +106,11 @@ struct Operands {
     small: Option<DeviceRows>,
     memory: Option<MemoryRange>,
     weights: Option<MemoryRange>,
-    alpha: f64,
-    beta: f64,
-    per_column: bool,
+    /// The counter of blocks of threads that have ended, and the results of the last one.
+    totals: Option<(MemoryRange, MemoryRange)>,
+    alpha: DeviceFactor,
+    beta: DeviceFactor,
+    roots: bool,
 }
 
 impl Operands {
@@ -103,16 +121,28 @@ impl Operands {
             small: None,
             memory: None,
             weights: None,
-            alpha: 0.0,
-            beta: 0.0,
-            per_column: false,
+            totals: None,
+            alpha: 0.0.into(),
+            beta: 0.0.into(),
+            roots: false,
         }
     }
 
-    fn with_factors(self, factors: DeviceFactors) -> Self {
-        match factors {
-            DeviceFactors::Numbers { alpha, beta } => Self { alpha, beta, ..self },
-            DeviceFactors::Columns(memory) => Self { memory: Some(memory), per_column: true, ..self },
+    /// The arrays of factors, in the order of their bits in `arrays`.
+    fn arrays(self) -> [Option<MemoryRange>; 4] {
+        let Self { alpha, beta, .. } = self;
+        [alpha.multiplied, alpha.divisors, beta.multiplied, beta.divisors]
+    }
+
+    fn check_arrays(self, name: &str) -> Result<()> {
+        let needed = self.y.columns.saturating_mul(self.y.dtype.bytes() as u64);
+        match self.arrays().iter().flatten().find(|array| array.bytes() < needed) {
+            Some(array) => Err(Error::Internal(format!(
+                "{} bytes of factors of {name} are too few for {} columns",
+                array.bytes(),
+                self.y.columns
+            ))),
+            None => Ok(()),
         }
     }
 
@@ -123,14 +153,18 @@ impl Operands {
         if operands.iter().flatten().any(|rows| rows.dtype != y.dtype || !rows.fits_memory()) {
             return Err(Error::Internal(format!("the operands of {name} do not fit their memory: {self:?}")));
         }
+        self.check_arrays(name)?;
+        let arrays = self.arrays();
+        let bits = (0..).zip(arrays).filter(|(_, array)| array.is_some()).map(|(bit, _)| 1 << bit).sum();
         let number = |name: &str| match name {
             "rows" => Some(y.rows),
             "columns" | "y_columns" => Some(y.columns),
             "x_columns" => x.map(|x| x.columns),
             "tile_rows" => Some(VectorKernel::tile_rows(y.dtype, y.columns)),
-            "alpha" | "value" => Some(self.alpha.to_bits()),
-            "beta" => Some(self.beta.to_bits()),
-            "per_column" => Some(self.per_column.into()),
+            "alpha" | "value" => Some(self.alpha.number.to_bits()),
+            "beta" => Some(self.beta.number.to_bits()),
+            "arrays" => Some(bits),
+            "roots" => Some(self.roots.into()),
             "ldx" => x.map(|x| x.leading_dimension),
             "ldy" => Some(y.leading_dimension),
             "lds" => small.map(|small| small.leading_dimension),
@@ -141,7 +175,12 @@ impl Operands {
             "x" => x.map(|x| x.memory),
             "y" => Some(y.memory),
             "s" => small.map(|small| small.memory),
-            "factors" => Some(self.memory.unwrap_or(nothing)),
+            "alphas" => Some(arrays[0].unwrap_or(nothing)),
+            "alpha_divisors" => Some(arrays[1].unwrap_or(nothing)),
+            "betas" => Some(arrays[2].unwrap_or(nothing)),
+            "beta_divisors" => Some(arrays[3].unwrap_or(nothing)),
+            "ended" => self.totals.map(|(ended, _)| ended),
+            "totals" => self.totals.map(|(_, totals)| totals),
             "weights" => self.weights,
             _ => self.memory,
         };
@@ -154,7 +193,8 @@ impl Operands {
                 Parameter::Read(_) => Argument::Read(range()?),
                 Parameter::Write(_) => Argument::Write(range()?),
                 Parameter::Modify(_) => Argument::Modify(range()?),
-                Parameter::Result(_) | Parameter::Update(_) => return Err(missing()),
+                Parameter::Update(_) => Argument::Update(range()?),
+                Parameter::Result(_) => return Err(missing()),
             })
         };
         let arguments = kernel.info().parameters.iter().map(argument).collect::<Result<_>>()?;
@@ -197,7 +237,7 @@ impl VectorLaunch {
 
     /// Sets all elements of Y to `value`.
     pub fn fill(value: f64, y: DeviceRows) -> Result<Self> {
-        Operands { alpha: value, ..Operands::of(y) }.launch(VectorKernel::Fill)
+        Operands { alpha: value.into(), ..Operands::of(y) }.launch(VectorKernel::Fill)
     }
 
     /// Y = X.
@@ -224,25 +264,23 @@ impl VectorLaunch {
     }
 
     /// Y = X alpha; Y is not read.
-    pub fn scaled(factors: DeviceFactors, x: DeviceRows, y: DeviceRows) -> Result<Self> {
+    pub fn scaled(alpha: DeviceFactor, x: DeviceRows, y: DeviceRows) -> Result<Self> {
         same_shape("a scaled copy", x, y)?;
-        Operands { x: Some(x), ..Operands::of(y).with_factors(factors) }.launch(VectorKernel::Scaled)
+        Operands { x: Some(x), alpha, ..Operands::of(y) }.launch(VectorKernel::Scaled)
     }
 
     /// Y = Y alpha.
-    pub fn scale(factors: DeviceFactors, y: DeviceRows) -> Result<Self> {
-        Operands::of(y).with_factors(factors).launch(VectorKernel::Scale)
+    pub fn scale(alpha: DeviceFactor, y: DeviceRows) -> Result<Self> {
+        Operands { alpha, ..Operands::of(y) }.launch(VectorKernel::Scale)
     }
 
     /// Y = X alpha + Y beta, computed as `fma(alpha, x, beta * y)`. Y is not read if beta is a number that rounds to zero.
-    pub fn axpby(factors: DeviceFactors, x: DeviceRows, y: DeviceRows) -> Result<Self> {
-        if let DeviceFactors::Numbers { beta, .. } = factors
-            && rounds_to_zero(y.dtype, beta)
-        {
-            return Self::scaled(factors, x, y);
+    pub fn axpby(alpha: DeviceFactor, x: DeviceRows, beta: DeviceFactor, y: DeviceRows) -> Result<Self> {
+        if beta.rounds_to_zero(y.dtype) {
+            return Self::scaled(alpha, x, y);
         }
         same_shape("a sum", x, y)?;
-        Operands { x: Some(x), ..Operands::of(y).with_factors(factors) }.launch(VectorKernel::Axpby)
+        Operands { x: Some(x), alpha, beta, ..Operands::of(y) }.launch(VectorKernel::Axpby)
     }
 
     /// The partial results of the products of columns: `columns` numbers for each block. The rows are those of whole blocks, see
@@ -251,6 +289,27 @@ impl VectorLaunch {
         same_shape("the products of columns", x, y)?;
         check_partials(Sum::Dot, x, y, partials)?;
         Operands { x: Some(x), memory: Some(partials), ..Operands::of(y) }.launch(VectorKernel::Dot)
+    }
+
+    /// The products of columns, or their square roots: a number for each column in `totals`. X and Y have all rows. `ended` is a 32-bit
+    /// counter, which is zero before and after the launch; `partials` has room for the partial results.
+    pub fn dot_total(
+        x: DeviceRows,
+        y: DeviceRows,
+        partials: MemoryRange,
+        (ended, totals): (MemoryRange, MemoryRange),
+        roots: bool,
+    ) -> Result<Self> {
+        same_shape("the products of columns", x, y)?;
+        check_partials(Sum::Dot, x, y, partials)?;
+        if ended.bytes() < 4 || totals.bytes() < y.columns.saturating_mul(y.dtype.bytes() as u64) {
+            let message =
+                format!("{} and {} bytes do not hold a counter and totals", ended.bytes(), totals.bytes());
+            return Err(Error::Internal(message));
+        }
+        let totals = Some((ended, totals));
+        Operands { x: Some(x), memory: Some(partials), totals, roots, ..Operands::of(y) }
+            .launch(VectorKernel::DotTotal)
     }
 
     /// The partial results of XᵀY: a matrix for each block, stored by rows. The rows are those of whole blocks.
@@ -285,7 +344,7 @@ impl VectorLaunch {
             small,
             y,
         )?;
-        let operands = Operands { x: Some(x), small: Some(small), beta, ..Operands::of(y) };
+        let operands = Operands { x: Some(x), small: Some(small), beta: beta.into(), ..Operands::of(y) };
         operands.launch(if rounds_to_zero(y.dtype, beta) {
             VectorKernel::Times
         } else {

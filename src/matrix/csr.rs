@@ -99,6 +99,7 @@ impl<T: Scalar> Csr<T> {
 
     /// Whether the values are unchanged since they were read. If another program changes the mapped file of a matrix, access
     /// stays safe, but results computed since then are invalid.
+    #[doc(hidden)]
     pub fn is_intact(&self) -> bool {
         self.values.is_intact()
     }

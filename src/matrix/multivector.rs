@@ -23,6 +23,7 @@ impl<T: Scalar> MultiVector<T> {
     }
 
     /// A multivector of zeros; an error if `leading_dimension` is less than `k`.
+    #[doc(hidden)]
     pub fn zeros_with_leading_dimension(rows: usize, k: usize, leading_dimension: usize) -> Result<Self> {
         if leading_dimension < k {
             return Err(Error::usage(format!(
@@ -233,6 +234,7 @@ impl<'a, T: Scalar> MultiVectorViewMut<'a, T> {
     }
 
     /// The same elements, to read.
+    #[doc(hidden)]
     pub fn as_view(&self) -> MultiVectorView<'_, T> {
         MultiVectorView {
             rows: self.rows,

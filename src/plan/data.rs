@@ -28,6 +28,7 @@ pub enum Mode {
 
 impl Mode {
     /// The name that `--mode` takes.
+    #[doc(hidden)]
     pub fn name(self) -> &'static str {
         match self {
             Self::Resident => "resident",

@@ -44,4 +44,6 @@ pub use options::{Check, ProductOptions, Transfer};
 pub use product::{Bound, Product, ProductBuilder};
 pub use run::{Computed, FaultReport, Planned, Round, RunReport, Simulated, Timeline};
 pub use spmm::Matrix;
-pub use vectors::{ExportedRows, Input, Output, PageLocked, SimulatedVectors, TimeParts, Vectors};
+pub use vectors::{
+    Coefficient, ExportedRows, Input, Output, PageLocked, Scalars, SimulatedVectors, TimeParts, Vectors,
+};

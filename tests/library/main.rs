@@ -23,6 +23,7 @@ mod ranks;
 mod ranks_faults;
 mod read_limits;
 mod reproducible;
+mod scalars;
 mod scaled_products;
 mod shared_matrices;
 mod shared_use;

@@ -31,6 +31,8 @@ pub enum Action {
     Launch { launch: Launch, shape: LaunchShape, words: Vec<u64> },
     /// Launches of kernels with a single form, one after the other.
     EntryLaunches(Vec<BoundEntry>),
+    /// A launch with a copy from host memory before it and a copy to host memory after it, each of which may be absent.
+    LaunchWithCopies { upload: Option<Copy>, launch: Option<BoundEntry>, download: Option<Copy> },
     /// A dense product by cuBLAS.
     Cublas(CublasProduct),
     /// A kernel that fails, for tests.
@@ -54,6 +56,24 @@ pub struct BoundEntry {
     pub words: Vec<u64>,
     /// The loaded kernel; `None` before it is loaded.
     pub function: Option<sys::CUfunction>,
+}
+
+impl BoundEntry {
+    /// Loads the kernel.
+    fn load(&mut self, modules: &mut Modules) -> Result<(), Fault> {
+        let loaded = modules.single_function(&self.kernel, self.dtype)?;
+        allow_shared_memory(loaded, self.kernel.name, self.shape.dynamic_shared_bytes)?;
+        self.function = Some(loaded);
+        Ok(())
+    }
+
+    /// Launches the kernel if it was loaded.
+    fn enqueue(&self, stream: &Stream) -> Result<(), DriverError> {
+        match self.function {
+            Some(function) => launch(stream, function, &self.shape, &self.words),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A strided copy between host memory and card memory.
@@ -129,11 +149,11 @@ impl Action {
                 Some(Function::Kernel(function))
             }
             Self::EntryLaunches(launches) => {
-                for BoundEntry { kernel, dtype, shape, function, .. } in launches {
-                    let loaded = modules.single_function(kernel, *dtype)?;
-                    allow_shared_memory(loaded, kernel.name, shape.dynamic_shared_bytes)?;
-                    *function = Some(loaded);
-                }
+                launches.iter_mut().try_for_each(|launch| launch.load(modules))?;
+                Some(Function::Entries)
+            }
+            Self::LaunchWithCopies { launch: Some(launch), .. } => {
+                launch.load(modules)?;
                 Some(Function::Entries)
             }
             Self::Cublas(_) => Some(Function::Cublas(modules.cublas()?)),
@@ -188,10 +208,12 @@ impl Action {
                 (0..times).try_for_each(|_| launch(stream, function, shape, words))
             }
             (Self::EntryLaunches(launches), _) => {
-                launches.iter().try_for_each(|entry| match entry.function {
-                    Some(function) => launch(stream, function, &entry.shape, &entry.words),
-                    None => Ok(()),
-                })
+                launches.iter().try_for_each(|launch| launch.enqueue(stream))
+            }
+            (Self::LaunchWithCopies { upload: before, launch, download: after }, _) => {
+                before.as_ref().map_or(Ok(()), |copy| upload(stream, copy))?;
+                launch.as_ref().map_or(Ok(()), |launch| launch.enqueue(stream))?;
+                after.as_ref().map_or(Ok(()), |copy| download(stream, copy))
             }
             (Self::Cublas(product), Some(Function::Cublas(handle))) => {
                 // SAFETY: the owner thread holds the library as long as it serves, in the context of its streams. `submit` has checked
@@ -257,7 +279,7 @@ fn upload(stream: &Stream, copy: &Copy) -> Result<(), DriverError> {
     match (bytes, rows) {
         (0, _) | (_, 0) => Ok(()),
         // SAFETY: all rows are inside memory that lives until the operation completes. `Issued` holds the host memory for
-        // reading until then.
+        // reading until then, also memory that is not page-locked.
         (_, 1) => unsafe { sys::cuMemcpyHtoDAsync_v2(card, host.cast(), bytes, stream.raw()) }.result(),
         _ => {
             let copy = sys::CUDA_MEMCPY2D {

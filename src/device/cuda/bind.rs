@@ -1,10 +1,12 @@
 //! Checks an operation before it is issued, and resolves its memory to addresses of the card.
 
-use super::actions::{Action, BoundEntry, copy};
+use super::actions::{Action, BoundEntry, Copy, copy};
 use super::completion_thread::HeldMemory;
 use super::cublas::CublasProduct;
 use super::{CudaDevice, misuse};
-use crate::device::{Argument, EntryLaunch, Fault, HostTransfer, LaneKind, Launch, MemoryRange, Operation};
+use crate::device::{
+    Argument, EntryLaunch, Fault, HostTransfer, LaneKind, Launch, LaunchWithCopies, MemoryRange, Operation,
+};
 use crate::kernel::cuda::{CudaKernel, Parameter};
 
 impl CudaDevice {
@@ -73,6 +75,7 @@ impl CudaDevice {
                 let name = launch.kernel.name;
                 Ok((Action::EntryLaunches(vec![self.bind_entry_launch(launch)?]), name, Vec::new()))
             }
+            (Operation::LaunchWithCopies(launch), LaneKind::Compute) => self.bind_launch_with_copies(*launch),
             (Operation::EntryLaunches(launches), LaneKind::Compute) => {
                 let name = launches.first().map_or("no launch", |launch| launch.kernel.name);
                 let bound = launches.into_iter().map(|launch| self.bind_entry_launch(launch));
@@ -97,6 +100,37 @@ impl CudaDevice {
         let name = launch.kernel.name();
         let words = self.words(name, &launch.arguments, kernel.parameters)?;
         Ok((Action::Launch { launch, shape, words }, name))
+    }
+
+    fn bind_launch_with_copies(
+        &self,
+        operation: LaunchWithCopies,
+    ) -> Result<(Action, &'static str, Vec<HeldMemory>), Fault> {
+        let LaunchWithCopies { numbers, launch, download } = operation;
+        let launch = launch.map(|launch| launch.entry_launch()).transpose();
+        let launch = launch.map_err(|error| misuse(error.message()))?;
+        let name = launch.as_ref().map_or("copy", |launch| launch.kernel.name);
+        let launch = launch.map(|launch| self.bind_entry_launch(launch)).transpose()?;
+        let mut held = Vec::new();
+        let upload = numbers.map(|(bytes, to)| {
+            let (card, count) = (self.address(&to)?, bytes.len());
+            if count as u64 != to.bytes() {
+                return Err(misuse(format!("{count} bytes are written to {} bytes", to.bytes())));
+            }
+            let host = bytes.as_ptr().cast_mut();
+            held.push(HeldMemory::Bytes(bytes));
+            Ok(Copy { host, card, bytes: count, rows: 1, host_pitch: count, card_pitch: count })
+        });
+        let upload = upload.transpose()?;
+        let download = download.map(|transfer| {
+            let card = self.check_transfer(&transfer)?;
+            let mut written = transfer.host.pinned.write()?;
+            let host = written[transfer.host.begin as usize..].as_mut_ptr();
+            held.push(HeldMemory::Written(written));
+            Ok(copy(&transfer, host, card))
+        });
+        let download = download.transpose()?;
+        Ok((Action::LaunchWithCopies { upload, launch, download }, name, held))
     }
 
     fn bind_entry_launch(&self, launch: EntryLaunch) -> Result<BoundEntry, Fault> {

@@ -196,12 +196,14 @@ pub(super) mod tests {
     }
 
     /// Whether every load of other blocks' sums is ordered after the counter was read, for all lanes: lane 0 reads the counter
-    /// (`atom`), its fence acquires the sums (`membar`), and a barrier orders the loads of all lanes (`ld.global.cg`) after the fence.
+    /// (`atom`), its fence acquires the sums (`membar`), and a barrier, of the lanes or of the whole block of threads, orders the loads
+    /// of all lanes (`ld.global.cg`) after the fence.
     fn lanes_acquire(ptx: &str) -> bool {
-        const ORDER: [&str; 4] = ["atom.release.gpu.", "membar.gl", "bar.warp.sync", "ld.global.cg."];
+        const ORDER: [&[&str]; 4] =
+            [&["atom.release.gpu."], &["membar.gl"], &["bar.warp.sync", "bar.sync"], &["ld.global.cg."]];
         let mut steps = 0;
         for line in ptx.lines() {
-            match ORDER.iter().position(|instruction| line.contains(instruction)) {
+            match ORDER.iter().position(|step| step.iter().any(|instruction| line.contains(instruction))) {
                 Some(0) => steps = 1,
                 Some(3) if steps < 3 => return false,
                 Some(step) if step == steps => steps += 1,

@@ -25,7 +25,7 @@ use super::context::{Context, DeviceMemory, EventWait};
 use super::driver::{DriverError, message_of};
 use super::events::{Events, InFlight};
 use super::shared::Shared;
-use super::sync::{Instant, Receiver, Sender, sleep, spin_loop};
+use super::sync::{Instant, Receiver, Sender, receive, sleep, spin_loop};
 use super::{Fault, Fence, LaneKind, PinnedRead, PinnedWrite, Reports};
 use crate::trace::Clock;
 
@@ -60,6 +60,8 @@ pub enum HeldMemory {
     Read(PinnedRead),
     /// Memory that it writes.
     Written(PinnedWrite),
+    /// Memory that it reads and that nothing else uses.
+    Bytes(Vec<u8>),
     /// Memory of another device that it reads; not freed until then.
     Peer(Arc<DeviceMemory>),
 }
@@ -245,7 +247,7 @@ impl Queue<'_> {
             while self.incoming.is_empty() && self.shared.queued() >= BACKLOG {
                 sleep(POLL_INTERVAL);
             }
-            self.taken.push_back(self.incoming.recv().ok()?);
+            self.taken.push_back(receive(self.incoming)?);
         }
         self.taken.extend(self.incoming.try_iter());
         if self.complete == 0 && self.taken.len() >= BACKLOG {

@@ -17,7 +17,7 @@ use super::events::{EventPool, InFlight};
 use super::forms::Architecture;
 use super::modules::{Modules, Settled};
 use super::shared::Shared;
-use super::sync::{Receiver, Sender};
+use super::sync::{Receiver, Sender, receive};
 use super::{Fault, FaultKind, Fence, Launch, Reports};
 use crate::trace::Clock;
 
@@ -113,7 +113,7 @@ impl Owner {
         }
         // Kernels are loaded into the context current on this thread and unloaded before it is left.
         let mut modules = Modules::new(self.architecture, self.driver_major);
-        for order in orders {
+        while let Some(order) = receive(orders) {
             self.shared.set_queued(orders.len());
             let command = match order {
                 Request::Issue(command) => *command,

@@ -9,9 +9,7 @@ use super::super::dense_conformance::{dense_kernels_conform, library_products_co
 use super::super::vector_conformance::{Subject, values, vectors_conform};
 use super::actions::Action;
 use super::*;
-use crate::device::{
-    Completion, DeviceFactors, EntryLaunch, MemoryRange, PeerCopy, PinnedRange, VectorLaunch,
-};
+use crate::device::{Completion, EntryLaunch, MemoryRange, PeerCopy, PinnedRange, VectorLaunch};
 use crate::graph::DeviceId;
 use crate::kernel::colmean::block_rows;
 use crate::kernel::{KernelId, KindOfWork};
@@ -147,15 +145,17 @@ fn kernels_on_multivectors_reach_half_of_the_memory_bandwidth_of_an_h200() {
         let (x, y) = (subject.rows(&host), subject.rows(&host));
         let small = subject.rows(&values::<f64>(k, k, 0, 2));
         let partials = subject.memory(16 << 20);
-        let factors = DeviceFactors::Numbers { alpha: 0.5, beta: 0.25 };
+        let (alpha, beta) = (0.5.into(), 0.25.into());
+        let totals = (subject.upload(&[0u32]), subject.memory(8 * k));
         let list = subject.upload(&(0..rows as u32).collect::<Vec<_>>());
         for launch in [
             VectorLaunch::fill(1.0, y),
             VectorLaunch::copy(x, y),
             VectorLaunch::gather_rows(list, x, y),
-            VectorLaunch::scale(factors, y),
-            VectorLaunch::axpby(factors, x, y),
+            VectorLaunch::scale(alpha, y),
+            VectorLaunch::axpby(alpha, x, beta, y),
             VectorLaunch::dot(x, y, partials),
+            VectorLaunch::dot_total(x, y, partials, totals, false),
             VectorLaunch::gram(x, y, partials),
             VectorLaunch::times(x, small, 0.0, y),
         ] {

@@ -4,7 +4,7 @@ use super::entries::entry;
 use super::lane::Action;
 use super::launch::{Bound, BoundLaunch, BoundRange, Use};
 use super::{Checked, EmulatedDevice, misuse};
-use crate::device::{Argument, EntryLaunch, Fault, Launch, MemoryRange};
+use crate::device::{Argument, EntryLaunch, Fault, Launch, LaunchWithCopies, MemoryRange, Pinned};
 use crate::kernel::cuda::{CudaKernel, LaunchShape, Parameter};
 
 impl EmulatedDevice {
@@ -41,6 +41,33 @@ impl EmulatedDevice {
             writes.extend(checked.writes);
         }
         Ok(Checked { action: Action::Launch(all, 1), what: "launch", reads, writes })
+    }
+
+    /// Checks a launch with small copies before and after it.
+    pub(super) fn check_launch_with_copies(&self, operation: LaunchWithCopies) -> Result<Checked, Fault> {
+        let LaunchWithCopies { numbers, launch, download } = operation;
+        let launch = launch.map(|launch| launch.entry_launch()).transpose();
+        let launch: Vec<EntryLaunch> = launch.map_err(|error| misuse(error.message()))?.into_iter().collect();
+        let Checked { action, mut reads, mut writes, .. } = self.check_entry_launches(&launch)?;
+        let Action::Launch(launches, _) = action else { return Err(misuse("a launch is no launch".into())) };
+        let what = if launches.is_empty() { "copy" } else { "launch" };
+        if let Some((bytes, to)) = &numbers {
+            if bytes.len() as u64 != to.bytes() {
+                return Err(misuse(format!("{} bytes are written to {} bytes", bytes.len(), to.bytes())));
+            }
+            reads.retain(|range| !is_within(range, to));
+            writes.push(*to);
+        }
+        let download = download.map(|transfer| {
+            if !writes.iter().any(|written| is_within(&transfer.device, written)) {
+                reads.push(transfer.device);
+            }
+            self.copy(transfer, Pinned::write)
+        });
+        let numbers = numbers.map(|(bytes, to)| Ok((self.resolve(&to)?, bytes)));
+        let (numbers, download) = (numbers.transpose()?, download.transpose()?);
+        let action = Action::LaunchWithCopies { numbers, launches, download };
+        Ok(Checked { action, what, reads, writes })
     }
 
     /// Checks the arguments of a launch of the entry `name`, which runs `times` times.
@@ -102,4 +129,9 @@ impl EmulatedDevice {
         let action = Action::Launch(vec![BoundLaunch { name, entry, shape, arguments }], times);
         Ok(Checked { action, what: "launch", reads, writes })
     }
+}
+
+/// Whether all bytes of `range` are bytes of `other`.
+fn is_within(range: &MemoryRange, other: &MemoryRange) -> bool {
+    range.memory == other.memory && other.begin <= range.begin && range.end <= other.end
 }

@@ -30,6 +30,7 @@ unsigned long long rowloom_warp(unsigned int kind, unsigned int mask, unsigned i
                                 unsigned int from, unsigned int width);
 double fma(double, double, double);
 float fmaf(float, float, float);
+double sqrt(double);
 }
 
 #define threadIdx (rowloom_thread_index())

@@ -46,6 +46,12 @@ pub enum Action {
     PeerCopy(FromPeer),
     /// Launches one after the other; all of them so many times.
     Launch(Vec<BoundLaunch>, u32),
+    /// Launches, after bytes were written to the device's memory and before a copy to the host.
+    LaunchWithCopies {
+        numbers: Option<(DeviceBytes, Vec<u8>)>,
+        launches: Vec<BoundLaunch>,
+        download: Option<Copy<PinnedWrite>>,
+    },
     Pass,
 }
 
@@ -65,7 +71,26 @@ impl Action {
                 }
             }
             Self::PeerCopy(copy) => forget(&copy.to, 0, copy.to.range.len()),
-            Self::Download(_) | Self::Launch(..) | Self::Pass => {}
+            Self::LaunchWithCopies { numbers: Some((place, bytes)), .. } => forget(place, 0, bytes.len()),
+            Self::Download(_) | Self::Launch(..) | Self::LaunchWithCopies { .. } | Self::Pass => {}
+        }
+    }
+
+    /// Whether this launches kernels.
+    pub fn is_launch(&self) -> bool {
+        match self {
+            Self::Launch(..) => true,
+            Self::LaunchWithCopies { launches, .. } => !launches.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Whether this copies bytes, also before or after a launch.
+    pub fn copies(&self) -> bool {
+        match self {
+            Self::Upload(_) | Self::Download(_) | Self::PeerCopy(_) => true,
+            Self::LaunchWithCopies { numbers, download, .. } => numbers.is_some() || download.is_some(),
+            Self::Launch(..) | Self::Pass => false,
         }
     }
 }
@@ -282,8 +307,7 @@ impl Lane {
             return Err(Fault::new(kind, message));
         }
         if job.injected == Some(Injected::Failure) {
-            let kind =
-                if matches!(job.action, Action::Launch(..)) { FaultKind::Launch } else { FaultKind::Copy };
+            let kind = if job.action.is_launch() { FaultKind::Launch } else { FaultKind::Copy };
             return Err(Fault::new(kind, format!("{what} {} failed (injected fault)", fence.0)));
         }
         match &mut job.action {
@@ -299,22 +323,7 @@ impl Lane {
                 }
                 Ok(())
             }
-            Action::Download(Copy { place: from, transfer, host }) => {
-                if let Some(at) = first_unwritten(from, &transfer.rows) {
-                    let message = format!(
-                        "{what} {} reads byte {at} of memory {}, which is unwritten",
-                        fence.0, from.number
-                    );
-                    return Err(Fault::new(FaultKind::Misuse, message));
-                }
-                for (at, host_at, length) in transfer.pieces() {
-                    let to = host.get_mut(within(transfer.host.begin, host_at, length));
-                    let to = to.ok_or_else(|| short(what, fence))?;
-                    // SAFETY: inside, as checked at submission; the race detector excludes writes.
-                    unsafe { from.memory.read(from.range.start + at as usize, to) };
-                }
-                Ok(())
-            }
+            Action::Download(copy) => download(copy, what, fence),
             Action::PeerCopy(copy) => {
                 copy.check_peer()?;
                 let (from, to) = (&copy.from, &copy.to);
@@ -330,20 +339,45 @@ impl Lane {
                 unsafe { to.memory.copy_from(to.range.start, &from.memory, from.range.clone()) };
                 Ok(())
             }
-            Action::Launch(launches, times) => {
-                if processor.is_none() {
-                    *processor = Processor::new();
+            Action::Launch(launches, times) => (0..*times).try_for_each(|_| self.launch(launches, processor)),
+            Action::LaunchWithCopies { numbers, launches, download: results } => {
+                if let Some((place, bytes)) = numbers {
+                    // SAFETY: inside, as checked at submission; the race detector excludes other accesses.
+                    unsafe { place.memory.write(place.range.start, bytes) };
                 }
-                let no_memory =
-                    || Fault::new(FaultKind::OutOfMemory, "the host has no memory for a processor");
-                let processor = processor.as_mut().ok_or_else(no_memory)?;
-                // SAFETY: inside and of the parameters' kinds, as checked at submission. The race detector excludes other
-                // accesses to its outputs and writes to its inputs.
-                let mut run = |launch: &BoundLaunch| unsafe { launch.run(processor, &self.shared.closing) };
-                (0..*times).try_for_each(|_| launches.iter().try_for_each(&mut run))
+                self.launch(launches, processor)?;
+                results.as_mut().map_or(Ok(()), |copy| download(copy, what, fence))
             }
         }
     }
+
+    fn launch(&self, launches: &[BoundLaunch], processor: &mut Option<Processor>) -> Result<(), Fault> {
+        if processor.is_none() {
+            *processor = Processor::new();
+        }
+        let no_memory = || Fault::new(FaultKind::OutOfMemory, "the host has no memory for a processor");
+        let processor = processor.as_mut().ok_or_else(no_memory)?;
+        // SAFETY: inside and of the parameters' kinds, as checked at submission. The race detector excludes other accesses to its
+        // outputs and writes to its inputs.
+        launches.iter().try_for_each(|launch| unsafe { launch.run(processor, &self.shared.closing) })
+    }
+}
+
+/// Copies rows to the host.
+fn download(copy: &mut Copy<PinnedWrite>, what: &str, fence: Fence) -> Result<(), Fault> {
+    let Copy { place: from, transfer, host } = copy;
+    if let Some(at) = first_unwritten(from, &transfer.rows) {
+        let message =
+            format!("{what} {} reads byte {at} of memory {}, which is unwritten", fence.0, from.number);
+        return Err(Fault::new(FaultKind::Misuse, message));
+    }
+    for (at, host_at, length) in transfer.pieces() {
+        let to = host.get_mut(within(transfer.host.begin, host_at, length));
+        let to = to.ok_or_else(|| short(what, fence))?;
+        // SAFETY: inside, as checked at submission; the race detector excludes writes.
+        unsafe { from.memory.read(from.range.start + at as usize, to) };
+    }
+    Ok(())
 }
 
 /// The first unwritten byte of the rows.

@@ -202,6 +202,9 @@ impl EmulatedDevice {
             (Operation::VectorLaunch(launch), LaneKind::Compute) => {
                 self.check_entry_launch(&launch.entry_launch().map_err(|error| misuse(error.message()))?)
             }
+            (Operation::LaunchWithCopies(launch), LaneKind::Compute) => {
+                self.check_launch_with_copies(*launch)
+            }
             (Operation::EntryLaunches(launches), LaneKind::Compute) => self.check_entry_launches(&launches),
             (Operation::Pass, _) => {
                 Ok(Checked { action: Action::Pass, what: "pass", reads: vec![], writes: vec![] })
@@ -218,17 +221,15 @@ impl EmulatedDevice {
     fn count(&mut self, action: &Action) -> Option<Injected> {
         let (counts, faults) = (&mut self.counts, &self.options.faults);
         counts.operations += 1;
-        let fails = match action {
-            Action::Launch(..) => {
-                counts.launches += 1;
-                faults.fail_launch == Some(counts.launches)
-            }
-            Action::Upload(_) | Action::Download(_) | Action::PeerCopy(_) => {
-                counts.copies += 1;
-                faults.fail_copy == Some(counts.copies)
-            }
-            Action::Pass => false,
-        };
+        let mut fails = false;
+        if action.is_launch() {
+            counts.launches += 1;
+            fails |= faults.fail_launch == Some(counts.launches);
+        }
+        if action.copies() {
+            counts.copies += 1;
+            fails |= faults.fail_copy == Some(counts.copies);
+        }
         if faults.hang_at_operation == Some(counts.operations) {
             Some(Injected::Hang)
         } else if faults.lost_at_operation == Some(counts.operations) {
@@ -252,9 +253,12 @@ impl EmulatedDevice {
         let (counts, faults) = (&self.counts, &self.options.faults);
         let is_download = matches!(action, Action::Download(_));
         let kind = match action {
-            Action::Launch(..) if faults.flip_bit_in_launch == Some(counts.launches) => Silent::FlippedBit,
-            Action::Launch(..) if faults.stale_launch == Some(counts.launches) => Silent::StaleBytes,
-            Action::Upload(_) | Action::Download(_) if faults.flip_bit_in_copy == Some(counts.copies) => {
+            _ if action.is_launch() && faults.flip_bit_in_launch == Some(counts.launches) => {
+                Silent::FlippedBit
+            }
+            _ if action.is_launch() && faults.stale_launch == Some(counts.launches) => Silent::StaleBytes,
+            Action::PeerCopy(_) => return Ok(None),
+            _ if !action.is_launch() && action.copies() && faults.flip_bit_in_copy == Some(counts.copies) => {
                 Silent::FlippedBit
             }
             _ => return Ok(None),

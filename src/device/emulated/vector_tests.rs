@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::device::vector_conformance::{Case, Subject, check_case, values, vectors_conform};
-use crate::device::{DeviceFactors, DeviceRows, VectorLaunch};
+use crate::device::{DeviceFactor, DeviceRows, VectorLaunch};
 
 fn open(reports: Reports) -> Box<dyn Device<'static>> {
     let options = EmulatedOptions::parse("").unwrap();
@@ -30,7 +30,8 @@ proptest! {
     }
 }
 
-const TWICE: DeviceFactors = DeviceFactors::Numbers { alpha: 2.0, beta: 1.0 };
+const TWICE: DeviceFactor = DeviceFactor { number: 2.0, multiplied: None, divisors: None };
+const ONCE: DeviceFactor = DeviceFactor { number: 1.0, ..TWICE };
 
 fn misused(result: Result<(), Fault>, words: &str) {
     let fault = result.unwrap_err();
@@ -52,7 +53,7 @@ fn an_update_of_unwritten_elements_is_found() {
     let mut subject = Subject::new(open);
     let host = values::<f32>(5, 3, 1, 1);
     let (x, y) = (subject.rows(&host), subject.rows_like(&host));
-    misused(subject.launch(VectorLaunch::axpby(TWICE, x, y)), "vectors_axpby_f32");
+    misused(subject.launch(VectorLaunch::axpby(TWICE, x, ONCE, y)), "vectors_axpby_f32");
     let y = subject.rows_like(&host);
     misused(subject.launch(VectorLaunch::scale(TWICE, y)), "vectors_scale_f32");
     let y = subject.rows_like(&host);
@@ -64,7 +65,7 @@ fn an_update_of_unwritten_elements_is_found() {
 fn overlapping_operands_are_refused() {
     let mut subject = Subject::new(open);
     let x = subject.rows(&values::<f64>(5, 3, 0, 1));
-    misused(subject.launch(VectorLaunch::axpby(TWICE, x, x)), "overlaps");
+    misused(subject.launch(VectorLaunch::axpby(TWICE, x, ONCE, x)), "overlaps");
     let x = subject.rows(&values::<f64>(5, 3, 0, 1));
     let (first, last) = (x.rows_in(0..4), x.rows_in(1..5));
     misused(subject.launch(VectorLaunch::copy(first, last)), "overlaps");
@@ -76,7 +77,7 @@ fn a_missing_wait_before_an_update_is_found() {
     let host = values::<f64>(5, 3, 0, 1);
     let (x, y) = (subject.rows(&host), subject.rows(&host));
     let launch = |launch: crate::error::Result<VectorLaunch>| Operation::VectorLaunch(launch.unwrap());
-    subject.submit(LaneKind::Compute, launch(VectorLaunch::axpby(TWICE, x, y))).unwrap();
+    subject.submit(LaneKind::Compute, launch(VectorLaunch::axpby(TWICE, x, ONCE, y))).unwrap();
     let pinned = subject.device.allocate_pinned(y.memory.bytes()).unwrap();
     let to = crate::device::PinnedRange { begin: 0, end: y.memory.bytes(), pinned };
     let fault = subject.submit(LaneKind::Download, Operation::download(y.memory, to)).unwrap_err();

@@ -25,6 +25,11 @@ pub fn sleep(_duration: Duration) {
     yield_now();
 }
 
+/// The next message; `None` once the channel is closed.
+pub fn receive<T>(receiver: &Receiver<T>) -> Option<T> {
+    receiver.recv().ok()
+}
+
 /// A moment. The time since then is random, below and above the limits of spinning, and below every timeout.
 pub struct Instant;
 

@@ -24,6 +24,8 @@ pub enum VectorKernel {
     Axpby,
     /// The partial results of the products of columns.
     Dot,
+    /// The products of columns, or their square roots: the partial results and their sum.
+    DotTotal,
     /// The partial results of XᵀY, in tiles of 8 × 8 pairs of columns.
     Gram8,
     /// The partial results of XᵀY, in tiles of 16 × 16 pairs of columns.
@@ -110,7 +112,7 @@ const fn row(
 
 /// All kernels on multivectors.
 pub const VECTOR_KERNELS: &[VectorKernelInfo] = &{
-    use Parameter::{Modify, Number, Read, Write};
+    use Parameter::{Modify, Number, Read, Update, Write};
     use VectorGrid::{DotBlocks, GramBlocks, ProductTiles, RowTiles, WeighBlocks};
     const GRAM: &[Parameter] = &[
         Number("rows"),
@@ -193,9 +195,10 @@ pub const VECTOR_KERNELS: &[VectorKernelInfo] = &{
                 Number("rows"),
                 Number("columns"),
                 Number("tile_rows"),
+                Number("arrays"),
                 Number("alpha"),
-                Number("per_column"),
-                Read("factors"),
+                Read("alphas"),
+                Read("alpha_divisors"),
                 Read("x"),
                 Number("ldx"),
                 Write("y"),
@@ -211,9 +214,10 @@ pub const VECTOR_KERNELS: &[VectorKernelInfo] = &{
                 Number("rows"),
                 Number("columns"),
                 Number("tile_rows"),
+                Number("arrays"),
                 Number("alpha"),
-                Number("per_column"),
-                Read("factors"),
+                Read("alphas"),
+                Read("alpha_divisors"),
                 Modify("y"),
                 Number("ldy"),
             ],
@@ -227,10 +231,13 @@ pub const VECTOR_KERNELS: &[VectorKernelInfo] = &{
                 Number("rows"),
                 Number("columns"),
                 Number("tile_rows"),
+                Number("arrays"),
                 Number("alpha"),
+                Read("alphas"),
+                Read("alpha_divisors"),
                 Number("beta"),
-                Number("per_column"),
-                Read("factors"),
+                Read("betas"),
+                Read("beta_divisors"),
                 Read("x"),
                 Number("ldx"),
                 Modify("y"),
@@ -250,6 +257,24 @@ pub const VECTOR_KERNELS: &[VectorKernelInfo] = &{
                 Read("y"),
                 Number("ldy"),
                 Write("partials"),
+            ],
+        ),
+        row(
+            VectorKernel::DotTotal,
+            "vectors_dot_total",
+            SUMS,
+            DotBlocks,
+            &[
+                Number("rows"),
+                Number("columns"),
+                Number("roots"),
+                Read("x"),
+                Number("ldx"),
+                Read("y"),
+                Number("ldy"),
+                Write("partials"),
+                Update("ended"),
+                Write("totals"),
             ],
         ),
         row(VectorKernel::Gram8, "vectors_gram8", SUMS, GramBlocks(8), GRAM),

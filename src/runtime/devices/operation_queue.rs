@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread::yield_now;
+use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
 
@@ -23,6 +24,8 @@ pub const DOWNLOAD: usize = 2;
 
 /// Most operations in flight on a lane.
 const MAX_IN_FLIGHT: usize = 48;
+/// How long a wait polls before it blocks. A thread that blocks wakes up 5 to 50 µs after the end of the operation.
+const POLL_TIME: Duration = Duration::from_micros(100);
 /// Longest predicted time of an operation, in seconds.
 const MAX_PREDICTED_S: f64 = 1e3;
 
@@ -201,6 +204,14 @@ impl OperationQueue {
     }
 
     fn receive(&mut self) -> Result<(), Fault> {
+        let started = Instant::now();
+        while started.elapsed() < POLL_TIME {
+            if let Ok(completion) = self.receiver.try_recv() {
+                self.complete(completion);
+                return Ok(());
+            }
+            yield_now();
+        }
         let timeout = self.timeout();
         match self.receiver.recv_timeout(timeout) {
             Ok(completion) => self.complete(completion),

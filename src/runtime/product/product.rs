@@ -91,6 +91,7 @@ impl<'a, T: Kernels> Product<'a, T> {
     }
 
     /// The same, or less if `cancel` is set meanwhile, as the report then says. Products on [`Vectors`] are always whole.
+    #[doc(hidden)]
     pub fn apply_scaled_until(
         &mut self,
         alpha: f64,

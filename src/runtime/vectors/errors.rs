@@ -14,6 +14,12 @@ pub fn rows_lost(device: &str) -> Error {
     Error::Device { device: device.into(), reason: reason.into() }
 }
 
+/// Scalars that were in the memory of a lost device.
+pub fn scalars_lost(device: &str) -> Error {
+    let reason = "the device was lost with the scalars in its memory; compute them again";
+    Error::Device { device: device.into(), reason: reason.into() }
+}
+
 pub fn misuse(fault: Fault) -> Error {
     Error::Internal(fault.message)
 }

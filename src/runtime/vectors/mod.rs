@@ -6,6 +6,7 @@
 //! The rows of a lost device move to host memory if the host has their present values; [`Vectors::keep_host_copy`]. If not, they
 //! are lost and every use of them is an error.
 
+mod coefficient;
 mod errors;
 mod exchange;
 mod export;
@@ -17,6 +18,7 @@ mod operations;
 mod owners;
 mod product;
 mod ranks;
+mod scalars;
 mod simulated;
 mod simulated_machine;
 mod simulated_memory;
@@ -24,6 +26,7 @@ mod simulated_memory;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+pub use coefficient::Coefficient;
 pub use export::ExportedRows;
 use host_copy::HostCopy;
 use layout::{Layout, Part};
@@ -32,6 +35,7 @@ pub(in crate::internal::runtime) use operand::{host_input, host_output};
 pub(in crate::internal::runtime) use product::VectorProduct;
 pub use ranks::MessagesOfDevices;
 pub(in crate::internal::runtime) use ranks::{RankLists, Span};
+pub use scalars::Scalars;
 pub use simulated::{SimulatedVectors, TimeParts};
 use simulated_machine::SimulatedMachine;
 use simulated_memory::SimulatedMemory;
@@ -202,7 +206,8 @@ fn scratch_bytes<T: Kernels>(part: &Part, k: u64, pitch: u64) -> u64 {
     let value = size_of::<T>() as u64;
     let gram = rows.div_ceil(Sum::Gram.block_rows()) * Sum::Gram.length(k, k);
     let dot = rows.div_ceil(Sum::Dot.block_rows()) * Sum::Dot.length(k, k);
-    let small = k * pitch;
+    // A small matrix, or the factors of X and of Y.
+    let small = k.max(2) * pitch;
     let copies = COPY_BYTES.min(rows * pitch * value).max(pitch * value);
     (gram.max(dot).max(small) * value).max(copies)
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::device::{DeviceRows, MemoryRange, Operation, VectorLaunch};
+use crate::device::{DeviceRows, Fence, LaunchWithCopies, MemoryRange, Operation, VectorLaunch};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::MultiVector;
@@ -12,6 +12,9 @@ use crate::runtime::devices::COMPUTE;
 use crate::runtime::vectors::errors::{missing_part, rows_lost};
 use crate::runtime::vectors::host_copy::HostCopy;
 use crate::runtime::vectors::{DevicePart, PartData, RowsOf, Vectors, lock};
+
+/// Numbers that are written to a device's memory before a launch, and their place.
+pub(crate) type Numbers = Option<(Vec<u8>, MemoryRange)>;
 
 impl<T: Kernels> Vectors<T> {
     /// Runs an operation on the own rows of every part, which reads and writes `passes` times their bytes: `on_device` queues it,
@@ -129,12 +132,51 @@ impl<T: Kernels> Vectors<T> {
         launch: VectorLaunch,
         bytes: u64,
     ) -> Result<()> {
+        self.queue(index, name, Operation::VectorLaunch(launch), bytes).map(drop)
+    }
+
+    /// The same, for a kernel that reads `numbers`, which are written before it.
+    pub(crate) fn launch_with_numbers(
+        &self,
+        index: usize,
+        name: &'static str,
+        numbers: Numbers,
+        launch: VectorLaunch,
+        bytes: u64,
+    ) -> Result<()> {
+        if numbers.is_none() {
+            return self.launch(index, name, launch, bytes);
+        }
+        let launch = LaunchWithCopies { numbers, launch: Some(launch), download: None };
+        self.queue(index, name, Operation::LaunchWithCopies(Box::new(launch)), bytes).map(drop)
+    }
+
+    /// Queues an operation that moves `bytes` bytes of the memory of a part's device.
+    pub(crate) fn queue(
+        &self,
+        index: usize,
+        name: &'static str,
+        operation: Operation<'static>,
+        bytes: u64,
+    ) -> Result<Fence> {
         let part = &self.layout.parts[index];
         let Some(device) = part.device() else { return Err(missing_part()) };
-        let launch = Operation::VectorLaunch(launch);
-        let queued =
-            device.lock().submit(&part.operations, name, COMPUTE, launch, part.predicted_s(bytes), &[]);
-        queued.map(drop).map_err(|fault| fault.into_error(&part.name))
+        let mut device = device.lock();
+        let queued = device.submit(&part.operations, name, COMPUTE, operation, part.predicted_s(bytes), &[]);
+        queued.map_err(|fault| fault.into_error(&part.name))
+    }
+
+    /// Numbers that are written to the first bytes of `memory`; `None` without numbers.
+    pub(crate) fn numbers_at(&self, memory: MemoryRange, numbers: &[T]) -> Numbers {
+        let bytes: &[u8] = bytemuck::cast_slice(numbers);
+        let to = MemoryRange { end: memory.begin + bytes.len() as u64, ..memory };
+        (!bytes.is_empty()).then(|| (bytes.to_vec(), to))
+    }
+
+    /// The first bytes of a part's scratch memory, which have room for `count` numbers.
+    pub(crate) fn scratch_numbers(&self, index: usize, count: usize) -> Result<MemoryRange> {
+        let RowsOf::Device(device) = self.data(index)? else { return Err(missing_part()) };
+        Ok(MemoryRange { end: (count * size_of::<T>()) as u64, ..device.scratch })
     }
 
     pub(crate) fn host_part(&self, index: usize) -> Result<MutexGuard<'_, MultiVector<T>>> {

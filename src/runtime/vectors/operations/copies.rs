@@ -4,18 +4,21 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::device::{DeviceRows, Fault, HostTransfer, MemoryRange, Operation, PinnedRange, RowBytes};
+use crate::device::{DeviceRows, Fault, HostTransfer, LaunchWithCopies, Operation, PinnedRange, RowBytes};
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::rows;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 use crate::runtime::devices::{DOWNLOAD, UPLOAD};
-use crate::runtime::vectors::errors::{missing_part, misuse, unaligned};
+use crate::runtime::vectors::errors::{misuse, unaligned};
 use crate::runtime::vectors::host_copy::{HostCopy, view_rows_mut};
 use crate::runtime::vectors::lock;
 use crate::runtime::vectors::operand::{Input, Output, host_input, host_output};
 use crate::runtime::vectors::simulated_memory::no_values;
 use crate::runtime::vectors::{DevicePart, RowsOf, Vectors};
+
+/// The most bytes of a copy from host memory that is queued; a device copies as many without a wait for earlier operations.
+const QUEUED_BYTES: u64 = 64 << 10;
 
 impl<T: Kernels> Vectors<T> {
     /// Keeps a copy in host memory of the values that [`Self::copy_from`] and [`Self::copy_to`] copy, until an operation changes
@@ -134,27 +137,6 @@ impl<T: Kernels> Vectors<T> {
         }
     }
 
-    /// Brings a few numbers to the scratch memory of a part's device, for the operation that is queued next.
-    pub(crate) fn upload_numbers(&self, index: usize, numbers: &[T]) -> Result<MemoryRange> {
-        let RowsOf::Device(device) = self.data(index)? else { return Err(missing_part()) };
-        let part = &self.layout.parts[index];
-        let bytes: &[u8] = bytemuck::cast_slice(numbers);
-        let end = bytes.len() as u64;
-        let fault = |fault: Fault| fault.into_error(&part.name);
-        let mut shared = device.allocations.device().lock();
-        // An operation in flight may still read the numbers of the call before this one.
-        shared.drain().map_err(fault)?;
-        device.pinned.write().map_err(misuse)?[..bytes.len()].copy_from_slice(bytes);
-        let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end };
-        let to = MemoryRange { end, ..device.scratch };
-        let upload = Operation::upload(host, to);
-        shared.submit(&part.operations, "numbers", UPLOAD, upload, 1e-5, &[]).map_err(fault)?;
-        shared.drain().map_err(fault)?;
-        drop(shared);
-        self.check_faults(index)?;
-        Ok(to)
-    }
-
     pub(crate) fn upload(
         &self,
         index: usize,
@@ -162,6 +144,9 @@ impl<T: Kernels> Vectors<T> {
         from: MultiVectorView<'_, T>,
         rows: Range<u64>,
     ) -> Result<()> {
+        if (rows.end - rows.start) * self.row_bytes() <= QUEUED_BYTES {
+            return self.queue_upload(index, from, rows);
+        }
         self.through_pinned(
             index,
             device,
@@ -179,6 +164,18 @@ impl<T: Kernels> Vectors<T> {
             },
             |_, _, _, _| Ok(()),
         )
+    }
+
+    /// Queues the copy of a few rows, whose values are copied before this returns.
+    fn queue_upload(&self, index: usize, from: MultiVectorView<'_, T>, rows: Range<u64>) -> Result<()> {
+        let to = self.own_rows(index, rows)?.memory;
+        let mut padded = vec![T::ZERO; to.bytes() as usize / size_of::<T>()];
+        for (row, to) in padded.chunks_exact_mut((self.pitch as usize).max(1)).enumerate() {
+            to[..self.k].copy_from_slice(from.row(row));
+        }
+        let numbers = Some((bytemuck::cast_slice(&padded).to_vec(), to));
+        let copy = LaunchWithCopies { numbers, launch: None, download: None };
+        self.queue(index, "copy rows in", Operation::LaunchWithCopies(Box::new(copy)), to.bytes()).map(drop)
     }
 
     pub(crate) fn download(

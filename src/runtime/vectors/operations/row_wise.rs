@@ -1,11 +1,13 @@
 //! Row-wise operations on multivectors, and sums over all rows.
 
-use crate::device::{DeviceFactors, DeviceRows, VectorLaunch};
+use crate::device::{DeviceFactor, DeviceRows, VectorLaunch};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
-use crate::kernel::vectors::{Factor, Sum, rows};
+use crate::kernel::vectors::{Sum, rows};
 use crate::matrix::MultiVector;
+use crate::runtime::vectors::coefficient::{Coefficient, Factors};
 use crate::runtime::vectors::host_copy::{HostCopy, view_rows_mut};
+use crate::runtime::vectors::operations::access::Numbers;
 use crate::runtime::vectors::{Vectors, lock};
 
 impl<T: Kernels> Vectors<T> {
@@ -29,32 +31,47 @@ impl<T: Kernels> Vectors<T> {
         Ok(())
     }
 
-    /// Self = alpha X + beta Self. The old values have no effect if beta rounds to zero.
-    pub fn axpby(&mut self, alpha: f64, x: &Self, beta: f64) -> Result<()> {
+    /// Self = alpha X + beta Self. The old values have no effect if beta is a number that rounds to zero. Factors are numbers or
+    /// [`Scalars`](crate::runtime::Scalars).
+    pub fn axpby<'s>(
+        &mut self,
+        alpha: impl Into<Coefficient<'s, T>>,
+        x: &Self,
+        beta: impl Into<Coefficient<'s, T>>,
+    ) -> Result<()>
+    where
+        T: 's,
+    {
         self.check_same(x)?;
+        let factors = [Factors::of(&alpha.into(), self)?, Factors::of(&beta.into(), self)?];
         self.for_each_part(
             3,
             |y, index, rows| {
                 let (x, y_rows) = (x.padded_rows(index, rows.clone())?, y.padded_rows(index, rows)?);
-                let factors = DeviceFactors::Numbers { alpha, beta };
-                let launch = VectorLaunch::axpby(factors, x, y_rows)?;
-                y.launch(index, "axpby", launch, 3 * y_rows.memory.bytes())
+                let ([alpha, beta], numbers) = y.bind_factors(index, &factors)?;
+                let launch = VectorLaunch::axpby(alpha, x, beta, y_rows)?;
+                y.launch_with_numbers(index, "axpby", numbers, launch, 3 * y_rows.memory.bytes())
             },
             |rows, mut y| {
+                let [alpha, beta] = &factors;
                 let (x, range) = (x.host_part_of(&rows)?, rows.start as usize..rows.end as usize);
                 let (x, y) = (x.view().rows_in(range.clone()), view_rows_mut(&mut y, range));
-                let (alpha, scaled_by) = (Factor::All(T::from_f64(alpha)), T::from_f64(beta));
-                match scaled_by == T::ZERO {
-                    true => rows::scaled(alpha, x, y),
-                    false => rows::axpby(alpha, x, Factor::All(scaled_by), y),
+                let of_x = alpha.on_host()?;
+                match beta.is_zero() {
+                    true => rows::scaled(of_x, x, y),
+                    false => rows::axpby(of_x, x, beta.on_host()?, y),
                 }
             },
         )
     }
 
-    /// Multiplies all elements by `alpha`.
-    pub fn scale(&mut self, alpha: f64) -> Result<()> {
-        self.scale_columns(&vec![T::from_f64(alpha); self.k])
+    /// Multiplies all elements by `alpha`, a number or [`Scalars`](crate::runtime::Scalars).
+    pub fn scale<'s>(&mut self, alpha: impl Into<Coefficient<'s, T>>) -> Result<()>
+    where
+        T: 's,
+    {
+        let alpha = Factors::of(&alpha.into(), self)?;
+        self.scale_by(alpha)
     }
 
     /// Multiplies each column by its own factor.
@@ -62,21 +79,36 @@ impl<T: Kernels> Vectors<T> {
         if factors.len() != self.k {
             return Err(Error::usage(format!("{} factors were given for {} columns", factors.len(), self.k)));
         }
-        let mut padded = vec![T::ZERO; self.pitch as usize];
-        padded[..self.k].copy_from_slice(factors);
+        self.scale_by(Factors::Columns(factors.to_vec()))
+    }
+
+    fn scale_by(&mut self, alpha: Factors<T>) -> Result<()> {
+        let factors = [alpha];
         self.for_each_part(
             2,
             |y, index, rows| {
                 let y_rows = y.padded_rows(index, rows)?;
-                let memory = y.upload_numbers(index, &padded)?;
-                let launch = VectorLaunch::scale(DeviceFactors::Columns(memory), y_rows)?;
-                y.launch(index, "scale", launch, 2 * y_rows.memory.bytes())
+                let ([alpha], numbers) = y.bind_factors(index, &factors)?;
+                let launch = VectorLaunch::scale(alpha, y_rows)?;
+                y.launch_with_numbers(index, "scale", numbers, launch, 2 * y_rows.memory.bytes())
             },
             |rows, mut y| {
                 let range = rows.start as usize..rows.end as usize;
-                rows::scale(Factor::Columns(factors), view_rows_mut(&mut y, range))
+                rows::scale(factors[0].on_host()?, view_rows_mut(&mut y, range))
             },
         )
+    }
+
+    /// Factors as a launch takes them, and the numbers that are written to the device's memory before it.
+    fn bind_factors<const N: usize>(
+        &self,
+        index: usize,
+        factors: &[Factors<T>; N],
+    ) -> Result<([DeviceFactor; N], Numbers)> {
+        let (pitch, mut numbers) = (self.pitch as usize, Vec::new());
+        let scratch = self.scratch_numbers(index, N * pitch)?;
+        let bound = factors.each_ref().map(|factors| factors.bind(pitch, scratch, &mut numbers));
+        Ok((bound, self.numbers_at(scratch, &numbers)))
     }
 
     /// For each column the sum of the products of the elements of both multivectors.
@@ -117,12 +149,14 @@ impl<T: Kernels> Vectors<T> {
             2,
             |y, index, rows| {
                 let (x, y_rows) = (self.own_rows(index, rows.clone())?, y.padded_rows(index, rows)?);
-                let memory = y.upload_numbers(index, &padded)?;
+                let memory = y.scratch_numbers(index, padded.len())?;
+                let numbers = y.numbers_at(memory, &padded);
                 let (columns, leading_dimension) = (y.pitch, y.pitch);
                 let (dtype, rows) = (T::DTYPE, y.k as u64);
                 let small = DeviceRows { dtype, memory, rows, columns, leading_dimension };
                 let launch = VectorLaunch::times(x, small, 0.0, y_rows)?;
-                y.launch(index, "times", launch, 2 * y_rows.memory.bytes())
+                let bytes = 2 * y_rows.memory.bytes();
+                y.launch_with_numbers(index, "times", numbers, launch, bytes)
             },
             |rows, mut y| {
                 let range = rows.start as usize..rows.end as usize;

@@ -6,12 +6,11 @@
 use std::ops::Range;
 
 use crate::device::network::Call;
-use crate::device::{Fault, HostTransfer, MemoryRange, Operation, PinnedRange, VectorLaunch};
+use crate::device::{HostTransfer, LaunchWithCopies, MemoryRange, Operation, PinnedRange, VectorLaunch};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::{PartialResults, Sum, rows, sums};
 use crate::matrix::{MultiVector, MultiVectorView};
-use crate::runtime::devices::{COMPUTE, DOWNLOAD};
 use crate::runtime::vectors::errors::{misuse, unaligned};
 use crate::runtime::vectors::ranks::Shape;
 use crate::runtime::vectors::simulated_memory::no_values;
@@ -137,26 +136,20 @@ impl<T: Kernels> Vectors<T> {
         other: &Self,
         rows: Range<u64>,
     ) -> Result<crate::device::Fence> {
-        let part = &self.layout.parts[index];
         let (x, y) = (self.own_rows(index, rows.clone())?, other.own_rows(index, rows)?);
         let launch = match sum {
             Sum::Dot => VectorLaunch::dot(x, y, device.scratch)?,
             Sum::Gram => VectorLaunch::gram(x, y, device.scratch)?,
         };
-        let name = if sum == Sum::Dot { "dot" } else { "gram" };
+        let name = if sum == Sum::Dot { "dot and partial sums" } else { "gram and partial sums" };
         let blocks = x.rows.div_ceil(sum.block_rows());
         let bytes = blocks * sum.length(self.k as u64, self.k as u64) * size_of::<T>() as u64;
         let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end: bytes };
         let from = MemoryRange { end: device.scratch.begin + bytes, ..device.scratch };
-        let fault = |fault: Fault| fault.into_error(&part.name);
-        let predicted_s = part.predicted_s(2 * x.memory.bytes());
-        let mut shared = device.allocations.device().lock();
-        let launch = Operation::VectorLaunch(launch);
-        let computed =
-            shared.submit(&part.operations, name, COMPUTE, launch, predicted_s, &[]).map_err(fault)?;
-        let download = Operation::Download(HostTransfer::whole(host, from));
-        let queued = shared.submit(&part.operations, "partial sums", DOWNLOAD, download, 1e-5, &[computed]);
-        queued.map_err(fault)
+        // The copy follows the kernel on its lane: a copy on another lane would start after an event, which costs more than the copy.
+        let download = Some(HostTransfer::whole(host, from));
+        let launch = LaunchWithCopies { numbers: None, launch: Some(launch), download };
+        self.queue(index, name, Operation::LaunchWithCopies(Box::new(launch)), 2 * x.memory.bytes())
     }
 
     /// Adds the rows of an owner that belong to blocks with rows of several owners.
