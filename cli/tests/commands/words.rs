@@ -207,6 +207,10 @@ fn bash_completes_names_of_devices_kernels_and_generators() {
         ("rowloom generate sten", "stencil27,n="),
         ("rowloom run a.mtx --mode res", "resident"),
         ("rowloom be", "bench"),
+        ("rowloom study qui", "quick"),
+        ("rowloom study --save source-c", "source-cuda"),
+        ("rowloom study ", "generic.mtx"),
+        ("rowloom study --l", "--list"),
         ("rowloom run --ver", "--verify"),
     ] {
         let Some(offered) = bash_completions(&place.path("script.bash"), line) else {
@@ -217,7 +221,7 @@ fn bash_completes_names_of_devices_kernels_and_generators() {
     }
     for (shell, part) in [("zsh", "_rowloom_matrix"), ("fish", "gen:stencil27,n=")] {
         let script = place.succeed(&format!("completions {shell}")).stdout;
-        for name in ["csr_vector", "sim", "stencil27,n", part] {
+        for name in ["csr_vector", "sim", "stencil27,n", "cluster-weak-scaling", part] {
             assert!(script.contains(name), "{shell} {name}");
         }
     }
@@ -228,7 +232,11 @@ fn the_manual_names_every_command() {
     let place = Place::new();
     let page = place.succeed("man").stdout;
     assert!(page.contains(".TH rowloom 1"));
-    place.succeed("man pages");
+    let written = place.succeed("man pages");
+    assert_eq!(written.stdout, "");
+    assert!(written.stderr.ends_with(" manual pages into pages\n"), "{}", written.stderr);
+    let quiet = place.succeed("man pages --quiet");
+    assert_eq!((quiet.stdout, quiet.stderr), (String::new(), String::new()));
     for command in COMMANDS {
         assert!(page.contains(&format!("rowloom\\-{command}(1)")), "{command}");
         let own = place.read(&format!("pages/rowloom-{command}.1"));
