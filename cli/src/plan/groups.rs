@@ -60,11 +60,19 @@ fn name(plan: &Plan, members: &[&DevicePlan], per_node: usize) -> String {
         Some(_) => Counted(members.len() as u64, "rank").to_string(),
         None => Counted(members.len() as u64, "device").to_string(),
     };
-    let short = |device: &DevicePlan| device.name.rsplit_once('/').map(|(_, ending)| ending.to_string());
-    match (short(first), short(last)) {
+    let split = |device: &DevicePlan| {
+        let parts = device.name.rsplit_once('/')?;
+        Some((parts.0.to_owned(), parts.1.to_owned()))
+    };
+    match (split(first), split(last)) {
         _ if members.len() == 1 => format!("{number}: {}", first.name),
         // All devices of a cluster have the same machine in their names.
-        (Some(first), Some(last)) if plan.cluster.is_some() => format!("{number}: {first} to {last}"),
+        (Some((_, first)), Some((_, last))) if plan.cluster.is_some() => {
+            format!("{number}: {first} to {last}")
+        }
+        (Some((machine, _)), Some((other, last))) if machine == other => {
+            format!("{number}: {} to {last}", first.name)
+        }
         _ => format!("{number}: {} to {}", first.name, last.name),
     }
 }

@@ -271,3 +271,52 @@ fn colors_are_only_used_when_asked_for() {
     assert!(place.succeed("devices --color always").stdout.contains('\x1b'));
     assert!(place.run("inspect none.mtx --color always").stderr.contains("\x1b[1;31merror:"));
 }
+
+#[test]
+fn sentences_are_wrapped_at_the_width_of_the_terminal() {
+    let place = Place::new();
+    for columns in [50, 80, 120] {
+        for words in [
+            "plan gen:stencil5,n=30 -k 4 --devices sim:h200x2",
+            "bench gen:stencil5,n=30 -k 4 --kernels cpu_csr,cpu_sell --devices cpu --repeat 3",
+        ] {
+            let output = place.command(words).env("COLUMNS", columns.to_string()).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let first = text.lines().take_while(|line| !line.is_empty() && !line.contains("rank"));
+            for line in first {
+                assert!(line.chars().count() <= columns, "{columns}: {line}");
+            }
+        }
+    }
+    // Notes and errors are wrapped on a terminal only, so that scripts find them.
+    let refused = "run gen:stencl5,n=30";
+    let error = place.run(refused).stderr;
+    assert_eq!(error.lines().count(), 1, "{error}");
+    let Some(python) = crate::support::python::python("pty") else { return };
+    let output = Command::new(python)
+        .args(["-c", IN_A_TERMINAL, env!("CARGO_BIN_EXE_rowloom")])
+        .args(refused.split(' '))
+        .args(["--color", "never"])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap().replace('\r', "");
+    assert!(shown.lines().count() > 3 && shown.lines().all(|line| line.chars().count() <= 50), "{shown}");
+    assert_eq!(shown.replace('\n', " "), error.replace('\n', " "));
+}
+
+/// Runs a command in a terminal of 50 columns and prints what it shows.
+const IN_A_TERMINAL: &str = "
+import fcntl, os, pty, struct, sys, termios
+process, terminal = pty.fork()
+if process == 0:
+    fcntl.ioctl(2, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 50, 0, 0))
+    os.environ.pop('COLUMNS', None)
+    os.execv(sys.argv[1], sys.argv[1:])
+shown = b''
+try:
+    while data := os.read(terminal, 4096):
+        shown += data
+except OSError:
+    pass
+sys.stdout.write(shown.decode())
+";
