@@ -71,7 +71,7 @@ fn name(plan: &Plan, members: &[&DevicePlan], per_node: usize) -> String {
             format!("{number}: {first} to {last}")
         }
         (Some((machine, _)), Some((other, last))) if machine == other => {
-            format!("{number}: {} to {last}", first.name)
+            format!("{} to {last}", first.name)
         }
         _ => format!("{number}: {} to {}", first.name, last.name),
     }
