@@ -1,6 +1,7 @@
 """Plans, reports, traces and pictures."""
 
 import json
+import pathlib
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -143,3 +144,14 @@ def test_products_with_any_number_of_columns_share_one_copy_of_a_on_a_device() -
     x = a.vectors(3)
     x.fill(1.0)
     assert np.allclose((a @ x).to_numpy(), b @ np.ones((1500, 3)))
+
+
+def test_the_explanation_in_the_documents_is_what_explain_returns(monkeypatch, tmp_path):
+    document = (pathlib.Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    block = next(block for block in document.split("```python\n") if block.startswith(">>> print("))
+    call, shown = block.split("```")[0].split("\n", 1)
+    # Without the cost model that this user may have.
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    explained = eval(call.removeprefix(">>> print(").removesuffix(")"), {"rowloom": rowloom})
+    assert explained == shown.rstrip("\n")

@@ -5,7 +5,7 @@ use super::draft::Draft;
 use super::explain::list;
 use super::memory::budget;
 use super::request::DeviceSpec;
-use crate::error::{Advice, Error, Result};
+use crate::error::{Advice, Bytes, Error, Result};
 
 /// The reason of the shares in words.
 pub(super) struct Balance {
@@ -24,6 +24,33 @@ struct Low<'a> {
 }
 
 impl Draft<'_> {
+    /// The memory of the smallest device, and what an equal part of the product needs there.
+    fn part_does_not_fit(&self, devices: &[Option<DeviceSpec>], lines: &[Line]) -> Error {
+        let work = &self.request.work;
+        let count = lines.len().max(1) as u64;
+        let smallest = devices.iter().flatten().zip(lines).min_by_key(|(device, _)| budget(device));
+        let part_bytes = match smallest {
+            // In the layout of the kernels: its memory for A and Y is enough for a share of `most`.
+            Some((device, line)) if line.most > 0.0 => {
+                let free = budget(device).saturating_sub(work.x_bytes());
+                (free as f64 / line.most / count as f64).ceil() as u64
+            }
+            _ => work.a_bytes().saturating_add(work.y_bytes()).div_ceil(count),
+        };
+        let smallest = smallest.map(|(device, _)| device);
+        Error::DoesNotFit {
+            what: format!(
+                "{}: X ({}) and 1/{count} of A and Y ({})",
+                smallest.map_or("each device", |device| &device.name),
+                Bytes(work.x_bytes()),
+                Bytes(part_bytes)
+            ),
+            needed_bytes: work.x_bytes().saturating_add(part_bytes),
+            limit_bytes: smallest.map_or(0, budget),
+            advice: self.resident_advice(),
+        }
+    }
+
     /// The share of the work of each device, and the reason where there are several.
     pub(super) fn shares(&self, devices: &[Option<DeviceSpec>]) -> Result<(Vec<f64>, Option<Balance>)> {
         let work = &self.request.work;
@@ -35,12 +62,7 @@ impl Draft<'_> {
         }
         let lines = self.lines(devices)?;
         let Some((balanced, _)) = balance(&lines) else {
-            return Err(Error::DoesNotFit {
-                what: "A, X and Y on the devices".into(),
-                needed_bytes: work.a_bytes().saturating_add(work.x_bytes()),
-                limit_bytes: devices.iter().flatten().map(budget).sum(),
-                advice: self.resident_advice(),
-            });
+            return Err(self.part_does_not_fit(devices, &lines));
         };
         let (balanced, Low { raised, left_out }) = match self.request.cpu_share {
             Some(share) => (self.with_cpu_share(balanced, share)?, Low::default()),

@@ -56,16 +56,16 @@ below it every kernel whose time changed beyond the noise:
 
 /// Prints how this run compares with the one in `path`.
 pub fn show(comparison: &Comparison, path: &Path, console: &Console) -> Result<()> {
-    console.text(&format!("\nAgainst {}:\n", path.display()))?;
+    console.prose(&format!("\nAgainst {}:\n", path.display()))?;
     if comparison.cases.is_empty() {
-        console.text("no case is in both files\n")?;
+        console.prose("no case is in both files\n")?;
     } else {
-        console.text(HEADING)?;
+        console.prose(HEADING)?;
         console.table(&table(comparison))?;
         let total = comparison.cases.len();
         let plural = if total == 1 { "case" } else { "cases" };
         let count = |verdict| comparison.count(verdict);
-        console.text(&format!(
+        console.prose(&format!(
             "{total} {plural} in both runs: {} faster, {} slower, {} within noise\n",
             count(Verdict::Faster),
             count(Verdict::Slower),
@@ -74,13 +74,13 @@ pub fn show(comparison: &Comparison, path: &Path, console: &Console) -> Result<(
     }
     for matrix in &comparison.other_contents {
         console
-            .text(&format!("{matrix}: another matrix of this name was measured in {}\n", path.display()))?;
+            .prose(&format!("{matrix}: another matrix of this name was measured in {}\n", path.display()))?;
     }
     for case in &comparison.only_before {
-        console.text(&format!("only in {}: {case}\n", path.display()))?;
+        console.prose(&format!("only in {}: {case}\n", path.display()))?;
     }
     for case in &comparison.only_now {
-        console.text(&format!("only in this run: {case}\n"))?;
+        console.prose(&format!("only in this run: {case}\n"))?;
     }
     Ok(())
 }

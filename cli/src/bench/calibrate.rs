@@ -97,7 +97,7 @@ fn finish(model: &Model, output: &Path, fitted: &[KernelFit], console: &Console)
     } else {
         format!("run and plan use it with --model {}", output.display())
     };
-    console.text(&format!("\nwrote {}; {used}\n", output.display()))
+    console.prose(&format!("\nwrote {}; {used}\n", output.display()))
 }
 
 /// Fits to the cases of `--from`: those measured on a CPU for the CPU, all others for GPUs.

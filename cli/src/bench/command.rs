@@ -97,7 +97,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     let cases = cases.done;
     drop(bar);
     let mut records: Vec<_> = cases.iter().flat_map(records_of).collect();
-    add_speedups(&mut records, Baseline::SerialCsr);
+    add_speedups(&mut records, Baseline::OneThread);
     let profile_of = |name: &str| {
         let device = devices.iter().find(|device| device.name == name);
         device.map(|device| &device.profile)

@@ -1,5 +1,6 @@
 //! Measures single kernels on one matrix: the loop that `bench` and `study` share.
 
+use super::one_thread::{one_thread, one_thread_pool};
 use crate::args::ExecutionArguments;
 use crate::args::options::{Devices, XSource};
 use crate::console::Console;
@@ -60,6 +61,7 @@ pub struct KernelBench<'a> {
 /// A device that holds the matrix.
 struct LoadedDevice<'a, T> {
     device: &'a str,
+    on_cpu: bool,
     memory_gb_per_s: f64,
     peak_gflops: Option<f64>,
     subject: Box<dyn Subject<T> + 'a>,
@@ -122,9 +124,10 @@ impl<'a> KernelBench<'a> {
         for device in devices {
             let peak_gflops = device.peak_gflops();
             let BenchDevice { profile, name, gpu } = device;
+            let on_cpu = gpu.is_none();
             let subject = subject(gpu.as_mut(), &session.pool, a, &self.names, self.cpu, limit);
             let memory_gb_per_s = profile.stream_gb_per_s;
-            loaded.push(LoadedDevice { device: name, memory_gb_per_s, peak_gflops, subject });
+            loaded.push(LoadedDevice { device: name, on_cpu, memory_gb_per_s, peak_gflops, subject });
         }
         let (rows, nnz) = (matrix.rows() as u64, matrix.nnz() as u64);
         let case = |loaded: &LoadedDevice<'_, T>, k: usize, features: Features| {
@@ -142,10 +145,12 @@ impl<'a> KernelBench<'a> {
                 memory_gb_per_s: loaded.memory_gb_per_s,
                 peak_gflops: loaded.peak_gflops,
                 floor_s: compulsory_bytes as f64 / (loaded.memory_gb_per_s * 1e9),
+                one_thread: None,
                 kernels: Vec::new(),
                 peers: Vec::new(),
             }
         };
+        let one_thread_pool = one_thread_pool(session, &self.names)?;
         let cusparse_matrix = self.cusparse_matrix(a);
         let mut pythons = self.pythons(a);
         for (k, wants) in unmeasured {
@@ -181,7 +186,7 @@ impl<'a> KernelBench<'a> {
                 if !wanted {
                     continue;
                 }
-                let LoadedDevice { device, subject, .. } = loaded;
+                let LoadedDevice { device, on_cpu, subject, .. } = loaded;
                 let _spinner =
                     console.spinner(format!("{} {} k={k} on {device}", facts.name, T::DTYPE.name()));
                 if let Some(note) = subject.take_x(x.view())? {
@@ -197,10 +202,19 @@ impl<'a> KernelBench<'a> {
                     &keep_going,
                 )?;
                 let Some(kernels) = kernels else { return Ok(()) };
+                let one_thread = match &one_thread_pool {
+                    Some(pool) if *on_cpu => one_thread(pool, a, x.view(), &expected, self.settings, limit)?,
+                    _ => None,
+                };
                 if !matrix.is_intact() {
                     return Err(changed(facts.name.clone()));
                 }
-                sink.take(CaseResult { kernels, peers: peers.clone(), ..case(loaded, k, features) })?;
+                sink.take(CaseResult {
+                    one_thread,
+                    kernels,
+                    peers: peers.clone(),
+                    ..case(loaded, k, features)
+                })?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ pub mod baseline;
 pub mod calibrate;
 pub mod command;
 pub mod kernels;
+pub mod one_thread;
 pub mod oracle;
 pub mod report;
 pub mod reported_cases;

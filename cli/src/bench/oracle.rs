@@ -173,17 +173,17 @@ fn show(cases: &[OracleCase], console: &Console) -> Result<()> {
             all if all == shown => "all".into(),
             all => format!("the {shown} slowest of {all}"),
         };
-        console.text(&format!(
+        console.prose(&format!(
             "Cases where the chosen kernel is over 5 % slower than the fastest, {which}:\n"
         ))?;
         console.table(&slower_cases(&slower[..shown]))?;
-        console.text("\n")?;
+        console.prose("\n")?;
     }
     for (index, regret) in Regret::of(cases).iter().enumerate() {
         let gap = if index > 0 { "\n" } else { "" };
         let (device, count) = (&regret.device, regret.cases);
         let plural = if count == 1 { "case" } else { "cases" };
-        console.text(&format!(
+        console.prose(&format!(
             "{gap}Regret (time of the chosen kernel over that of the fastest), {count} {plural} on {device}:\n"
         ))?;
         console.table(&device_summary(regret))?;

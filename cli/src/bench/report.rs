@@ -163,5 +163,6 @@ fn add_derived(keys: &mut Map<String, Value>, record: &Record, standing: Option<
     keys.insert("gb_per_s".into(), json!(record.gb_per_s()));
     keys.insert("roofline_fraction".into(), json!(record.roofline_fraction()));
     keys.insert("speedup".into(), json!(record.speedup));
+    keys.insert("speedup_over".into(), json!(record.speedup_over));
     keys.insert("doubts".into(), json!(record.doubts));
 }

@@ -37,17 +37,17 @@ pub fn show(reports: &[CaseReport<'_>], best_only: bool, console: &Console) -> R
     } else {
         for (index, report) in reports.iter().enumerate() {
             let gap = if index > 0 { "\n" } else { "" };
-            console.text(&format!("{gap}{}\n", heading(report)))?;
+            console.prose(&format!("{gap}{}\n", heading(report)))?;
             console.table(&ranked(report))?;
             if let Some(chosen) = not_measured(report) {
-                console.text(&format!("The planner would choose {chosen}, which was not measured.\n"))?;
+                console.prose(&format!("The planner would choose {chosen}, which was not measured.\n"))?;
             }
         }
     }
     for (whose, summary) in [("fastest", summary(reports)), ("chosen", chosen_summary(reports))] {
         if let Some(Summary { cases, geomean, worst, worst_case, below }) = summary {
             let plural = if cases == 1 { "case" } else { "cases" };
-            console.text(&format!(
+            console.prose(&format!(
                 "\nSpeed-up of the {whose} kernel over the fastest peer, {cases} {plural}:\n\
                  geometric mean {geomean:.2}×, worst {worst:.2}× ({worst_case}), {below} below 0.95×\n"
             ))?;

@@ -137,7 +137,7 @@ fn show(measured: &Measured, console: &Console) -> Result<()> {
     let link = measured
         .link_gb_per_s
         .map_or(String::new(), |limit| format!(", PCIe link {limit:.1} GB/s in each direction"));
-    console.text(&format!("\n{}: GB/s between the memories of host and device{link}\n", measured.device))?;
+    console.prose(&format!("\n{}: GB/s between the memories of host and device{link}\n", measured.device))?;
     if measured.emulated {
         console
             .note("an emulated device copies within the host's memory; these figures are not those of a GPU");
@@ -170,7 +170,7 @@ fn show(measured: &Measured, console: &Console) -> Result<()> {
     console.table(&table)?;
     if let Some(RegisterTime { bytes, seconds: took }) = measured.registering.filter(|_| !measured.emulated) {
         let per_gb = took / (bytes as f64 * 1e-9);
-        console.text(&format!(
+        console.prose(&format!(
             "registering {} took {} ({per_gb:.3} s per GB)\n",
             Bytes(bytes),
             seconds(took)

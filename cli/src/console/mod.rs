@@ -4,6 +4,7 @@ pub mod advice;
 pub mod interrupt;
 pub mod launch;
 pub mod overwrite;
+mod prose;
 pub mod reasons;
 pub mod report;
 pub mod streams;

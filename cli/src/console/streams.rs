@@ -17,8 +17,9 @@ use serde_json::json;
 
 use super::advice;
 use super::launch::Launch;
+use super::prose::wrapped;
 use super::report::Report;
-use super::table::{Table, printable};
+use super::table::{Table, note_width, printable, prose_width};
 use crate::args::standard_stream;
 use crate::args::{ColorChoice, Command, CommonArguments};
 use rowloom::internal::error::{Error, Result};
@@ -165,13 +166,13 @@ impl Console {
     }
 
     fn write_labelled(&self, label: &str, style: &str, text: &str) {
-        let mut stream = io::stderr().lock();
-        // If standard error is closed, the message cannot be shown anywhere.
-        let _ = if self.color_errors {
-            writeln!(stream, "\x1b[{style}m{label}:\x1b[0m {text}")
-        } else {
-            writeln!(stream, "{label}: {text}")
+        let text = wrapped(&format!("{label}: {text}"), note_width());
+        let text = match text.strip_prefix(&format!("{label}:")) {
+            Some(rest) if self.color_errors => format!("\x1b[{style}m{label}:\x1b[0m{rest}"),
+            _ => text,
         };
+        // If standard error is closed, the message cannot be shown anywhere.
+        let _ = writeln!(io::stderr().lock(), "{text}");
     }
 
     /// A spinner on a terminal, nothing elsewhere; dropping it removes it.
@@ -253,6 +254,11 @@ impl Console {
             _ => self.color_output,
         };
         self.text(&format!("{}\n", table.render(color)))
+    }
+
+    /// Shows sentences, which are wrapped at the width of the terminal.
+    pub fn prose(&self, text: &str) -> Result<()> {
+        self.text(&wrapped(text, prose_width()))
     }
 
     /// Shows lines of text.

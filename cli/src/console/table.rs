@@ -15,8 +15,18 @@ const PADDING: u16 = 2;
 
 /// The width to wrap to: that of the environment variable `COLUMNS` or of the terminal, within limits.
 fn width() -> u16 {
+    prose_width().unwrap_or(WIDTH).min(WIDTH)
+}
+
+/// The width that sentences on standard output are wrapped to: `COLUMNS`, or that of the terminal; none in a pipe.
+pub fn prose_width() -> Option<u16> {
     let typed = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    typed.or_else(|| plain().width()).unwrap_or(WIDTH).clamp(LEAST_WIDTH, WIDTH)
+    Some(typed.or_else(|| plain().width())?.max(LEAST_WIDTH))
+}
+
+/// The width of the terminal that standard error is; none elsewhere.
+pub fn note_width() -> Option<u16> {
+    Some(plain().use_stderr().width()?.max(LEAST_WIDTH))
 }
 
 /// A table: facts (a name and a value), or columns under headings.
@@ -33,10 +43,10 @@ impl Table {
         Self { inner }
     }
 
-    /// A text that is wrapped to [`WIDTH`].
+    /// A text that is wrapped to [`WIDTH`] or the terminal.
     pub fn paragraph(text: &str) -> Self {
         let mut inner = plain();
-        inner.set_width(WIDTH).add_row([printable(text)]);
+        inner.set_width(width()).add_row([printable(text)]);
         Self { inner }
     }
 

@@ -10,6 +10,7 @@ use clap_complete::Shell;
 use crate::args::{Arguments, CompletionsArguments, DENSE_GENERATORS, GENERATORS};
 use crate::console::Console;
 use crate::console::report::Report;
+use crate::study::built_in::BUILT_IN;
 use rowloom::internal::error::Result;
 
 /// Commands that take matrices, which may be generated.
@@ -46,6 +47,14 @@ impl Inputs {
     }
 }
 
+/// The function of the zsh script that offers studies.
+const ZSH_STUDIES: &str = "_rowloom_study";
+
+/// The names of the built-in studies.
+fn studies() -> String {
+    BUILT_IN.map(|study| study.name).join(" ")
+}
+
 /// Flags whose values are names: those that bash completes inside lists and behind colons.
 const NAME_FLAGS: [&str; 3] = ["devices", "kernel", "kernels"];
 
@@ -63,13 +72,17 @@ fn script(shell: Shell) -> String {
     let script = String::from_utf8_lossy(&script).into_owned();
     match shell {
         Shell::Bash => format!("{script}{}", bash_names()),
-        Shell::Zsh => zsh_matrices(&script),
+        Shell::Zsh => zsh_names(&script),
         Shell::Fish => {
             let complete = |inputs: &Inputs| {
                 let condition = format!("__fish_seen_subcommand_from {}", inputs.commands);
                 format!("complete -c rowloom -n \"{condition}\" -a \"{}\"\n", inputs.names())
             };
-            script + &INPUTS.iter().map(complete).collect::<String>()
+            let studies = format!(
+                "complete -c rowloom -n \"__fish_seen_subcommand_from study\" -a \"{}\"\n",
+                studies()
+            );
+            script + &INPUTS.iter().map(complete).collect::<String>() + &studies
         }
         _ => script,
     }
@@ -103,12 +116,15 @@ fn bash_names() -> String {
             format!("        {}) generated=\"{}\" ;;", inputs.commands.replace(' ', "|"), inputs.names())
         })
         .collect();
-    BASH_NAMES.replace("FLAG_CASES", &cases.join("\n")).replace("INPUT_CASES", &generated.join("\n"))
+    BASH_NAMES
+        .replace("FLAG_CASES", &cases.join("\n"))
+        .replace("INPUT_CASES", &generated.join("\n"))
+        .replace("STUDIES", &studies())
 }
 
 const BASH_NAMES: &str = r#"
 _rowloom_names() {
-    local line="${COMP_LINE:0:COMP_POINT}" words cur prev names="" generated="" list="" reply
+    local line="${COMP_LINE:0:COMP_POINT}" words cur prev names="" generated="" studies="" list="" reply
     read -ra words <<< "$line"
     [[ "$line" == *[[:space:]] ]] && words+=("")
     cur="${words[${#words[@]}-1]}"
@@ -119,7 +135,10 @@ FLAG_CASES
     case "${words[1]}" in
 INPUT_CASES
     esac
-    if [[ -n "$names" ]]; then
+    [[ "${words[1]}" == study && ( "$prev" != -* || "$prev" == --save ) && "$cur" != -* ]] && studies="STUDIES"
+    if [[ -n "$studies" ]]; then
+        COMPREPLY=( $(compgen -W "$studies" -- "$cur") $(compgen -f -- "$cur") )
+    elif [[ -n "$names" ]]; then
         # Complete the part of a list behind its last comma.
         [[ "$cur" == *,* ]] && list="${cur%,*},"
         COMPREPLY=( $(compgen -P "$list" -W "$names" -- "${cur#"$list"}") )
@@ -141,8 +160,8 @@ INPUT_CASES
 complete -F _rowloom_names -o bashdefault -o default rowloom
 "#;
 
-/// clap's script with functions for matrices that offer files and generated ones.
-fn zsh_matrices(script: &str) -> String {
+/// clap's script with functions for matrices that offer files and generated ones, and for studies.
+fn zsh_names(script: &str) -> String {
     let inputs_of = |line: &str| {
         let named =
             |name: &&str| line.trim_start_matches(['\'', '*', ':']).starts_with(&format!("{name} -- "));
@@ -156,9 +175,14 @@ fn zsh_matrices(script: &str) -> String {
                 let (function, names) = (inputs.function, inputs.names());
                 format!("{function}() {{\n    _files\n    compadd -S '' -- {names}\n}}\n")
             }));
+            lines.push(format!("{ZSH_STUDIES}() {{\n    _files\n    compadd -- {}\n}}\n", studies()));
         }
-        lines.push(match inputs_of(line) {
-            Some(inputs) => line.replace(":_files'", &format!(":{}'", inputs.function)),
+        let function = match inputs_of(line) {
+            Some(inputs) => Some(inputs.function),
+            None => line.starts_with("'::config -- ").then_some(ZSH_STUDIES),
+        };
+        lines.push(match function {
+            Some(function) => line.replace(":_files'", &format!(":{function}'")),
             None => line.into(),
         });
     }
@@ -181,6 +205,7 @@ mod tests {
         let script = script(Shell::Zsh);
         assert_eq!(script.matches(":_rowloom_matrix'").count(), INPUTS[0].commands.split(' ').count());
         assert_eq!(script.matches(":_rowloom_dense_matrix'").count(), 3);
+        assert_eq!(script.matches(":_rowloom_study'").count(), 1);
         assert!(script.contains("_rowloom_matrix() {") && script.contains("gen:stencil27,n="));
     }
 }

@@ -65,7 +65,8 @@ pub fn run(
     write_file(&folder.join(STUDY_FILE), STUDY.as_bytes())?;
     let mut commands = Vec::new();
     for Step { sentence, line, command } in steps {
-        console.text(&format!("{sentence}\n$ {line}\n"))?;
+        console.prose(&format!("{sentence}\n"))?;
+        console.text(&format!("$ {line}\n"))?;
         execute(&command, &console.for_step(command.common()))?;
         console.text("\n")?;
         commands.push(line);
@@ -73,8 +74,8 @@ pub fn run(
 
     let files = files();
     let shown = folder.display();
-    console.text(&format!("The demo wrote these files to {shown}: {}.\n", files.join(", ")))?;
-    console.text(&format!(
+    console.prose(&format!("The demo wrote these files to {shown}: {}.\n", files.join(", ")))?;
+    console.prose(&format!(
         "Open in a browser: {shown}/study/report.html, the study with its plots, tables and timelines, and\n\
          {shown}/stencil.svg, the matrix. Open in ui.perfetto.dev: {shown}/trace.json.\n\
          Next: rowloom study quick, and rowloom run --help\n"

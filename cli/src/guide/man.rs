@@ -24,9 +24,9 @@ pub fn run(arguments: &ManArguments, console: &Console) -> Result<()> {
     for man in pages() {
         let path = folder.join(man.get_filename());
         write_file(&path, page(&man)?.as_bytes())?;
-        console.text(&format!("{}\n", path.display()))?;
         files.push(path.display().to_string());
     }
+    console.note(&format!("wrote {} manual pages into {}", files.len(), folder.display()));
     console.json(&report.with("files", files))
 }
 

@@ -155,6 +155,9 @@ pub struct CaseResult {
     pub peak_gflops: Option<f64>,
     /// Seconds in which the device's memory moves the compulsory bytes.
     pub floor_s: f64,
+    /// The default kernel of the CPU on one thread, which speed-ups are over; none where it is among the kernels or is not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_thread: Option<KernelResult>,
     /// Every kernel.
     pub kernels: Vec<KernelResult>,
     /// Every algorithm of every peer.
@@ -372,6 +375,7 @@ mod tests {
             flops: 1e9,
             compulsory_bytes: 1,
             floor_s: 1.0,
+            one_thread: None,
             kernels: vec![
                 kernel("wrong", 1.0, false),
                 kernel("slow", 8.0, true),

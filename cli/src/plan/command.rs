@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::dense;
 use super::dense::DenseShape;
+use super::gpus;
 use super::nodes::NodeCounts;
 use super::report::{planned, show_devices_and_chunks};
 use super::sentence;
@@ -75,7 +76,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
         parts = Some(simulated);
     }
     let (counts, words) = session.pool.install(|| compare_device_counts(&request, &plan))?;
-    plan.reasons.extend(words);
+    plan.reasons.extend(words.iter().cloned());
     notes.iter().chain(&note).for_each(|note| console.note(note));
     check_intact(&loaded.matrix, &source)?;
     session.add_gpus();
@@ -95,7 +96,12 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     facts.fact("X", format!("{}, {}", Counted(plan.k, "column"), plan.dtype));
     add_times(&mut facts, &plan, &product_words);
     // The line of the product has the parts of its time.
-    reasons::add(&mut facts, plan.reasons.iter().filter(|reason| !reason.starts_with("parts: ")));
+    let comparison = gpus::shown(&counts, &words);
+    let is_shown = |reason: &&String| {
+        let is_comparison = words.contains(reason);
+        !reason.starts_with("parts: ") && (arguments.wide || !is_comparison || Some(*reason) == comparison)
+    };
+    reasons::add(&mut facts, plan.reasons.iter().filter(is_shown));
     reasons::add(&mut facts, &device_reasons(&plan, arguments.wide));
     if let Some(words) = copies_of_vectors(&plan) {
         facts.fact("X and Y", words);
@@ -110,6 +116,10 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     if let Some(advice) = nodes.advice() {
         console.text("\n")?;
         console.table(&nodes.table(plan.repeat))?;
+        console.text("\n")?;
+        console.table(&Table::paragraph(&advice))?;
+    }
+    if let Some(advice) = gpus::advice(&counts, plan.repeat) {
         console.text("\n")?;
         console.table(&Table::paragraph(&advice))?;
     }

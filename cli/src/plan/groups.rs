@@ -9,34 +9,40 @@ use rowloom::internal::error::{Bytes, Counted};
 use rowloom::internal::plan::{DevicePlan, Plan};
 
 /// Devices that compute and are listed one by one.
-const LISTED_DEVICES: usize = 16;
-/// Groups of devices.
+const LISTED_DEVICES: usize = 4;
+/// Groups of nodes of a cluster.
 const GROUPS: usize = 8;
+/// Groups of devices of one machine.
+const MACHINE_GROUPS: usize = 4;
 
 /// Whether a plan's devices are shown in groups: those of every cluster, and many of one machine.
 pub fn are_grouped(plan: &Plan) -> bool {
     plan.cluster.is_some() || plan.computing().count() > LISTED_DEVICES
 }
 
-/// The devices that compute, in at most [`GROUPS`] groups of neighbours; on a cluster each is of whole nodes.
+/// The devices that compute, in at most [`GROUPS`] groups of whole nodes on a cluster, and in [`MACHINE_GROUPS`] groups of neighbours on a machine.
 pub fn devices(plan: &Plan) -> Table {
     let what = entries(plan);
-    let headings = ["devices", "rows", what, "chunks", "memory of each"];
-    let mut table = Table::columns(headings, &[1, 2, 3]).wrapped();
+    let headings = ["devices", "rows", what, "chunks", "memory of each", "done after"];
+    let mut table = Table::columns(headings, &[1, 2, 3, 5]).wrapped();
     let all: Vec<usize> = plan.computing().map(|device| device as usize).collect();
     let per_node = plan.cluster.as_ref().map_or(1, |cluster| cluster.gpus_per_node.max(1)) as usize;
     let nodes = all.len().div_ceil(per_node);
-    let of_group = nodes.div_ceil(GROUPS).max(1) * per_node;
+    let groups = if plan.cluster.is_some() { GROUPS } else { MACHINE_GROUPS };
+    let of_group = nodes.div_ceil(groups).max(1) * per_node;
     let share = |part: f64, of: u64| percent(if of == 0 { 0.0 } else { part / of as f64 });
     for group in all.chunks(of_group) {
         let members: Vec<&DevicePlan> = group.iter().filter_map(|&index| plan.devices.get(index)).collect();
         let rows: f64 = group.iter().map(|&index| rows_of(plan, index)).sum();
+        let last_s = members.iter().map(|device| device.predicted_s).fold(0.0, f64::max);
         table.row([
             name(plan, &members, per_node),
             share(rows, plan.matrix.rows),
             share(members.iter().map(|device| device.size.entries).sum::<u64>() as f64, plan.matrix.entries),
             count(members.iter().map(|device| device.chunks).sum()),
             with_own_names(kind(plan), &memory(&members)),
+            // Only a simulation has the times of a product with an exchange.
+            if plan.cluster.is_some() || last_s == 0.0 { "-".into() } else { seconds(last_s) },
         ]);
     }
     table
@@ -54,11 +60,19 @@ fn name(plan: &Plan, members: &[&DevicePlan], per_node: usize) -> String {
         Some(_) => Counted(members.len() as u64, "rank").to_string(),
         None => Counted(members.len() as u64, "device").to_string(),
     };
-    let short = |device: &DevicePlan| device.name.rsplit_once('/').map(|(_, ending)| ending.to_string());
-    match (short(first), short(last)) {
+    let split = |device: &DevicePlan| {
+        let parts = device.name.rsplit_once('/')?;
+        Some((parts.0.to_owned(), parts.1.to_owned()))
+    };
+    match (split(first), split(last)) {
         _ if members.len() == 1 => format!("{number}: {}", first.name),
         // All devices of a cluster have the same machine in their names.
-        (Some(first), Some(last)) if plan.cluster.is_some() => format!("{number}: {first} to {last}"),
+        (Some((_, first)), Some((_, last))) if plan.cluster.is_some() => {
+            format!("{number}: {first} to {last}")
+        }
+        (Some((machine, _)), Some((other, last))) if machine == other => {
+            format!("{} to {last}", first.name)
+        }
         _ => format!("{number}: {} to {}", first.name, last.name),
     }
 }

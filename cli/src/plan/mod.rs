@@ -2,6 +2,7 @@
 
 pub mod command;
 pub mod dense;
+mod gpus;
 pub mod groups;
 pub mod nodes;
 pub mod report;

@@ -16,23 +16,23 @@ use rowloom::internal::work::ChunkRows;
 pub fn show_devices_and_chunks(plan: &Plan, wide: bool, console: &Console) -> Result<()> {
     if groups::are_grouped(plan) && !wide {
         console.table(&groups::devices(plan))?;
-        console.text("\n")?;
+        console.prose("\n")?;
         console.table(&groups::kernels(plan))?;
-        console.text(" --wide shows every device and chunk\n\n")?;
+        console.prose(" --wide shows every device and chunk\n\n")?;
         return console.table(&kernels(plan, true));
     }
     console.table(&devices(plan, wide))?;
-    console.text("\n")?;
+    console.prose("\n")?;
     if wide {
         return console.table(&all_chunks(plan));
     }
     let (groups, left_out) = chunk_groups(plan);
     console.table(&groups)?;
-    console.text(" per chunk: one chunk through all of its steps\n")?;
+    console.prose(" per chunk: one chunk through all of its steps\n")?;
     if left_out > 0 {
-        console.text(&format!("… {} more groups; --wide shows every chunk\n", count(left_out as u64)))?;
+        console.prose(&format!("… {} more groups; --wide shows every chunk\n", count(left_out as u64)))?;
     }
-    console.text("\n")?;
+    console.prose("\n")?;
     console.table(&kernels(plan, false))
 }
 

@@ -8,6 +8,9 @@ use rowloom::internal::matrix::Dtype;
 /// The kernel of the reference: one thread, one element at a time.
 const SERIAL: &str = "serial_csr";
 
+/// The kernel that is measured on one thread for the speed-ups of the others: the default of the CPU.
+pub const ONE_THREAD_KERNEL: KernelId = KernelId::CpuCsr;
+
 /// The name of the baseline of a conversion.
 const SERIAL_VERSION: &str = "the serial version";
 
@@ -41,6 +44,17 @@ pub fn add_speedups(records: &mut [Record], baseline: Baseline) {
         (record.matrix.hash.clone(), record.dtype, record.k, name.to_string())
     };
     let mut baselines: Vec<(Key, f64, String)> = Vec::new();
+    if baseline == Baseline::OneThread {
+        // Where it is a result of its own too, that one counts.
+        let is_result = |record: &&Record| record.threads == 1 && record.kernel == ONE_THREAD_KERNEL.name();
+        let results: Vec<Key> = records.iter().filter(is_result).map(|record| key(record, "")).collect();
+        for record in records.iter() {
+            let (Some(seconds), key) = (record.one_thread_s, key(record, "")) else { continue };
+            if !results.contains(&key) && !baselines.iter().any(|(known, ..)| *known == key) {
+                baselines.push((key, seconds, format!("{} on 1 thread", ONE_THREAD_KERNEL.name())));
+            }
+        }
+    }
     for record in records.iter() {
         let found = match record.measured {
             Measured::Conversion => {

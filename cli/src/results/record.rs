@@ -133,6 +133,9 @@ pub struct Record {
     pub memory_gb_per_s: Option<f64>,
     /// Peak arithmetic rate of the device.
     pub peak_gflops: Option<f64>,
+    /// The time of the default kernel of the CPU on one thread, where it was measured for the speed-up only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_thread_s: Option<f64>,
     /// Speed-up over the baseline; of a conversion, over its serial version.
     pub speedup: Option<f64>,
     /// The baseline of the speed-up.
@@ -241,6 +244,7 @@ pub fn records_of(case: &CaseResult) -> Vec<Record> {
         bytes: Some(case.compulsory_bytes),
         memory_gb_per_s: Some(case.memory_gb_per_s),
         peak_gflops: case.peak_gflops,
+        one_thread_s: case.one_thread.as_ref().and_then(KernelResult::seconds),
         ..Record::default()
     };
     let kernel = |kernel: &KernelResult| Record {

@@ -19,7 +19,7 @@ pub enum Field {
 type Column = (&'static str, fn(&Record) -> Field);
 
 /// The columns of every table of records.
-const COLUMNS: [Column; 49] = [
+const COLUMNS: [Column; 50] = [
     ("sweep", |r| text(&r.sweep)),
     ("measured", |r| text(r.measured.name())),
     ("matrix", |r| text(&r.matrix.name)),
@@ -57,6 +57,7 @@ const COLUMNS: [Column; 49] = [
     ("compulsory_gb_per_s", |r| number(r.gb_per_s())),
     ("roofline_fraction", |r| number(r.roofline_fraction())),
     ("speedup", |r| number(r.speedup)),
+    ("speedup_over", |r| words(r.speedup_over.as_deref())),
     ("hidden_fraction", |r| number(r.verified_hidden_fraction())),
     ("idle_fraction", |r| number(r.verified_idle_fraction())),
     ("kernels_s", |r| number(r.time_parts.map(|parts| parts.kernels_s))),
@@ -114,7 +115,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// The columns of [`markdown`].
-const SHOWN: [&str; 15] = [
+const SHOWN: [&str; 16] = [
     "matrix",
     "dtype",
     "k",
@@ -129,6 +130,7 @@ const SHOWN: [&str; 15] = [
     "compulsory_gb_per_s",
     "roofline_fraction",
     "speedup",
+    "speedup_over",
     "reason",
 ];
 
@@ -192,7 +194,9 @@ mod tests {
             let cells: Vec<(&str, &str)> = head.split(',').zip(row.split(',')).collect();
             let cell = |name: &str| cells.iter().find(|(column, _)| *column == name).unwrap().1;
             assert_eq!((cell("median_s"), cell("reason")), ("0.5", reason));
-            for name in ["gflops", "gflops_mean", "gflops_variance", "hidden_fraction", "speedup"] {
+            for name in
+                ["gflops", "gflops_mean", "gflops_variance", "hidden_fraction", "speedup", "speedup_over"]
+            {
                 assert_eq!(cell(name), "", "{name}");
             }
             assert!(markdown(&[record]).contains(reason));

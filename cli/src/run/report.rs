@@ -261,7 +261,9 @@ pub fn table(outcome: &Outcome<'_>) -> Table {
     }
     if outcome.done.checked.products > 0 {
         let Checked { products, seconds } = outcome.done.checked;
-        table.fact("checked", format!("{} in {}", Counted(products, unit), Seconds(seconds)));
+        // On the host the sums of the check are formed during the product.
+        let them = if products == 1 { "it" } else { "them" };
+        table.fact("checked", format!("{}, {} after {them}", Counted(products, unit), Seconds(seconds)));
     }
     add_result(&mut table, outcome);
     table

@@ -121,7 +121,7 @@ pub fn save(typed: &Path, file: &Path, arguments: &StudyArguments, console: &Con
         return Err(Error::usage(format!("{shown} exists; rename it, or add --force to replace it")));
     }
     write_file(file, study.text.as_bytes())?;
-    console.text(&format!("Wrote {shown}. Measure it with: rowloom study {shown}\n"))?;
+    console.prose(&format!("Wrote {shown}. Measure it with: rowloom study {shown}\n"))?;
     console.json(&Report::new("study").with("saved", shown.to_string()))
 }
 

@@ -140,7 +140,7 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
             .fact("not verified", format!("{unverified} (no rates and ratios; results.csv has the reasons)"));
     }
     table.fact("folder", folder.display());
-    table.fact("plots", shown.figures.len());
+    table.fact("plots", shown.figures.len() + shown.timelines.len());
     table.fact("open", folder.join("report.html").display());
     console.table(&table)?;
     console.json(&whole.with("folder", folder.display().to_string()).with("files", &files))

@@ -30,6 +30,8 @@ fn speed_ups_are_over_one_thread_of_the_best_kernel_unless_the_file_names_anothe
     assert_eq!(of(&report, "cpu_csr")["speedup"], 1.0);
     assert_eq!(of(&report, "serial_csr")["speedup_over"], "cpu_csr on 1 thread");
     assert!(of(&report, "serial_csr")["speedup"].as_f64() < Some(1.0));
+    let csv = place.read("out/results.csv");
+    assert!(csv.contains(",speedup,speedup_over,") && csv.contains(",cpu_csr on 1 thread,"), "{csv}");
     assert!(place.read("out/report.html").contains("Speed-ups are over cpu_csr on 1 thread."));
 
     // The cases that were measured stay measured: the baseline is no part of their keys.
@@ -42,4 +44,23 @@ fn speed_ups_are_over_one_thread_of_the_best_kernel_unless_the_file_names_anothe
 
     place.write("study.toml", format!("baseline = 'scip'\n{STUDY}"));
     place.fail("study study.toml --output out", 2, "study.toml:1: ");
+}
+
+#[test]
+fn a_study_of_kernels_on_all_threads_measures_one_thread_for_its_speed_ups() {
+    let place = Place::new();
+    place.write("study.toml", STUDY.replace("threads = [1, 2]", "threads = 2"));
+    let report = place.json("study study.toml --output out --json");
+    let records = report["records"].as_array().unwrap();
+    assert_eq!(records.len(), 2, "one thread is no result of its own: {report}");
+    for record in records {
+        assert_eq!(record["speedup_over"], "cpu_csr on 1 thread");
+        let median = record["times"]["median"].as_f64().unwrap();
+        let speedup = record["one_thread_s"].as_f64().unwrap() / median;
+        assert_eq!(record["speedup"].as_f64(), Some(speedup), "{record}");
+    }
+    // A finished case keeps that time.
+    let again = place.json("study study.toml --output out --json");
+    assert_eq!(again["cases"]["kept"], again["cases"]["all"]);
+    assert_eq!(again["records"], report["records"]);
 }

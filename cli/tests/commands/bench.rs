@@ -246,7 +246,24 @@ fn results_are_written_as_tables_with_their_provenance() {
     assert!(report["provenance"]["program"]["compiler"].as_str().unwrap().starts_with("rustc"));
     let kernels = report["cases"][0]["kernels"].as_array().unwrap();
     let serial = kernels.iter().find(|kernel| kernel["kernel"] == "serial_csr").unwrap();
-    assert_eq!(serial["speedup"], 1.0);
+    let threads = report["cases"][0]["threads"].as_u64().unwrap();
+    let cpu_csr = kernels.iter().find(|kernel| kernel["kernel"] == "cpu_csr").unwrap();
+    assert_eq!(serial["speedup_over"], "cpu_csr on 1 thread");
+    assert!(serial["speedup"].as_f64() < Some(1.0), "{serial}");
+    let one_thread = &report["cases"][0]["one_thread"];
+    assert_eq!(one_thread["kernel"].as_str(), (threads > 1).then_some("cpu_csr"));
+    if threads > 1 {
+        assert_eq!(one_thread["checked"]["passed"], true);
+        let ratio = |time: &Value, other: &Value| {
+            time["times"]["median"].as_f64().unwrap() / other["times"]["median"].as_f64().unwrap()
+        };
+        assert_eq!(cpu_csr["speedup"].as_f64(), Some(ratio(one_thread, cpu_csr)));
+        assert_eq!(serial["speedup"].as_f64(), Some(ratio(one_thread, serial)));
+    } else {
+        assert_eq!(cpu_csr["speedup"], 1.0);
+    }
+    assert!(lines[0].contains(",speedup,speedup_over,") && lines[1].contains(",cpu_csr on 1 thread,"));
+    assert!(markdown.contains("| cpu_csr on 1 thread |"), "{markdown}");
     for kernel in kernels {
         assert_eq!(kernel["times"]["samples"].as_array().unwrap().len(), 3, "{kernel}");
         assert!(kernel["gb_per_s"].as_f64().unwrap() > 0.0 && kernel["speedup"].as_f64().unwrap() > 0.0);

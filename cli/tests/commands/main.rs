@@ -21,6 +21,7 @@ mod plan;
 mod ranks;
 mod report;
 mod run;
+mod shown_outputs;
 mod signals;
 #[path = "../../../tests/skip/mod.rs"]
 mod skip;

@@ -597,3 +597,44 @@ fn a_plan_begins_with_a_sentence_of_devices_time_limit_and_help() {
         assert_eq!(place.json(&format!("plan {flags} --json"))["summary"], first, "{flags}");
     }
 }
+
+#[test]
+fn a_machine_with_eight_gpus_has_one_screen_that_ends_with_the_number_to_use() {
+    let place = Place::new();
+    let words = "plan gen:stencil27,n=32 -k 32 --devices sim:node8";
+    let page = |words: &str| {
+        let output = place.command(words).env("COLUMNS", "80").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = page(words);
+    assert!(text.lines().count() <= 50, "{} lines: {text}", text.lines().count());
+    assert!(text.contains("\n sim:node8/0 to 1 "), "{text}");
+    assert_eq!(text.matches("device count").count(), 1, "{text}");
+    let last =
+        text.trim_end().rsplit("\n\n").next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(last.starts_with("use 1 GPU, because 20 products take ") && last.ends_with(" on 8"), "{last}");
+    let wide = page(&format!("{words} --wide"));
+    let short = wide.split_whitespace().collect::<Vec<_>>().join(" ");
+    for gpus in ["4 GPUs", "2 GPUs", "1 GPU"] {
+        assert!(short.contains(&format!("for 20 products {gpus} of kind h100")), "{gpus}: {wide}");
+    }
+    let reasons = place.json(&format!("{words} --json"))["reasons"].clone();
+    let counts = reasons
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|reason| reason.as_str().unwrap().starts_with("device count"));
+    assert_eq!(counts.count(), 3, "the object has all of them");
+    assert!(!page("plan gen:stencil27,n=32 -k 32 --devices sim:h200").contains("use 1 GPU"));
+}
+
+#[test]
+fn too_little_memory_for_a_part_of_the_product_compares_the_need_and_the_limit_of_one_device() {
+    let place = Place::new();
+    for (devices, first, parts) in [("sim:node8x2", "sim:node8x2/0.0", 16), ("sim:node8", "sim:node8/0", 8)] {
+        let words = format!("plan gen:stencil27,n=48 -k 32 --devices {devices} --mem-limit 2MiB");
+        let part = format!("error: {first}: X (27.0 MiB) and 1/{parts} of A and Y (");
+        place.fail(&words, 3, &part);
+        place.fail(&words, 3, " but the limit is 2.0 MiB; use ");
+    }
+}

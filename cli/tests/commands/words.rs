@@ -207,6 +207,10 @@ fn bash_completes_names_of_devices_kernels_and_generators() {
         ("rowloom generate sten", "stencil27,n="),
         ("rowloom run a.mtx --mode res", "resident"),
         ("rowloom be", "bench"),
+        ("rowloom study qui", "quick"),
+        ("rowloom study --save source-c", "source-cuda"),
+        ("rowloom study ", "generic.mtx"),
+        ("rowloom study --l", "--list"),
         ("rowloom run --ver", "--verify"),
     ] {
         let Some(offered) = bash_completions(&place.path("script.bash"), line) else {
@@ -217,7 +221,7 @@ fn bash_completes_names_of_devices_kernels_and_generators() {
     }
     for (shell, part) in [("zsh", "_rowloom_matrix"), ("fish", "gen:stencil27,n=")] {
         let script = place.succeed(&format!("completions {shell}")).stdout;
-        for name in ["csr_vector", "sim", "stencil27,n", part] {
+        for name in ["csr_vector", "sim", "stencil27,n", "cluster-weak-scaling", part] {
             assert!(script.contains(name), "{shell} {name}");
         }
     }
@@ -228,7 +232,11 @@ fn the_manual_names_every_command() {
     let place = Place::new();
     let page = place.succeed("man").stdout;
     assert!(page.contains(".TH rowloom 1"));
-    place.succeed("man pages");
+    let written = place.succeed("man pages");
+    assert_eq!(written.stdout, "");
+    assert!(written.stderr.ends_with(" manual pages into pages\n"), "{}", written.stderr);
+    let quiet = place.succeed("man pages --quiet");
+    assert_eq!((quiet.stdout, quiet.stderr), (String::new(), String::new()));
     for command in COMMANDS {
         assert!(page.contains(&format!("rowloom\\-{command}(1)")), "{command}");
         let own = place.read(&format!("pages/rowloom-{command}.1"));
@@ -263,3 +271,52 @@ fn colors_are_only_used_when_asked_for() {
     assert!(place.succeed("devices --color always").stdout.contains('\x1b'));
     assert!(place.run("inspect none.mtx --color always").stderr.contains("\x1b[1;31merror:"));
 }
+
+#[test]
+fn sentences_are_wrapped_at_the_width_of_the_terminal() {
+    let place = Place::new();
+    for columns in [50, 80, 120] {
+        for words in [
+            "plan gen:stencil5,n=30 -k 4 --devices sim:h200x2",
+            "bench gen:stencil5,n=30 -k 4 --kernels cpu_csr,cpu_sell --devices cpu --repeat 3",
+        ] {
+            let output = place.command(words).env("COLUMNS", columns.to_string()).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let first = text.lines().take_while(|line| !line.is_empty() && !line.contains("rank"));
+            for line in first {
+                assert!(line.chars().count() <= columns, "{columns}: {line}");
+            }
+        }
+    }
+    // Notes and errors are wrapped on a terminal only, so that scripts find them.
+    let refused = "study quik";
+    let error = place.run(refused).stderr;
+    assert_eq!(error.lines().count(), 1, "{error}");
+    let Some(python) = crate::support::python::python("pty") else { return };
+    let output = Command::new(python)
+        .args(["-c", IN_A_TERMINAL, env!("CARGO_BIN_EXE_rowloom")])
+        .args(refused.split(' '))
+        .args(["--color", "never"])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap().replace('\r', "");
+    assert!(shown.lines().count() > 2 && shown.lines().all(|line| line.chars().count() <= 50), "{shown}");
+    assert_eq!(shown.replace('\n', " "), error.replace('\n', " "));
+}
+
+/// Runs a command in a terminal of 50 columns and prints what it shows.
+const IN_A_TERMINAL: &str = "
+import fcntl, os, pty, struct, sys, termios
+process, terminal = pty.fork()
+if process == 0:
+    fcntl.ioctl(2, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 50, 0, 0))
+    os.environ.pop('COLUMNS', None)
+    os.execv(sys.argv[1], sys.argv[1:])
+shown = b''
+try:
+    while data := os.read(terminal, 4096):
+        shown += data
+except OSError:
+    pass
+sys.stdout.write(shown.decode())
+";
