@@ -37,7 +37,7 @@ pub use cluster::{Cluster, ClusterProduct, ClusterProductBuilder, RowBlock};
 pub use dense::colmean::{ColumnSums, ColumnSumsBuilder};
 pub use dense::gemm::{BoundGemm, Gemm, GemmBuilder};
 pub use dense::{DenseBuilder, DenseJob, DenseOperand, DenseWork};
-pub use devices::{AnyDevice, OperationRecord, Pool};
+pub use devices::{BoxedDevice, OperationRecord, Pool};
 pub use job::{Job, PageLockedMultiVector};
 pub use open::{CudaWord, DeviceWord, Devices, Runtime, RuntimeBuilder};
 pub use options::{Check, ProductOptions, Transfer};

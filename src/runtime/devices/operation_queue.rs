@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
 
-use super::any_device::AnyDevice;
+use super::boxed_device::BoxedDevice;
 use crate::device::completion::OperationOwner;
 use crate::device::{Completion, Device, Fault, FaultKind, Fence, Operation};
 use crate::graph::{Demand, DeviceId};
@@ -112,7 +112,7 @@ impl OperationQueue {
     /// Submits an operation. It starts after `waits` and after the lane's earlier operations.
     pub fn submit(
         &mut self,
-        device: &mut AnyDevice,
+        device: &mut BoxedDevice,
         operation: Operation<'static>,
         known: InFlight,
         waits: &[Fence],
@@ -155,7 +155,7 @@ impl OperationQueue {
     }
 
     /// Waits for an operation. Operations that are submitted later come after it.
-    pub fn wait(&mut self, device: &mut AnyDevice, fence: Fence) -> Result<(), Fault> {
+    pub fn wait(&mut self, device: &mut BoxedDevice, fence: Fence) -> Result<(), Fault> {
         while self.in_flight.contains_key(&fence) {
             self.receive()?;
         }
@@ -168,7 +168,7 @@ impl OperationQueue {
     }
 
     /// Waits for all operations.
-    pub fn drain(&mut self, device: &mut AnyDevice) -> Result<(), Fault> {
+    pub fn drain(&mut self, device: &mut BoxedDevice) -> Result<(), Fault> {
         while !self.in_flight.is_empty() {
             self.receive()?;
         }
@@ -178,7 +178,7 @@ impl OperationQueue {
     }
 
     /// All operations have ended.
-    fn mark_synchronized(&mut self, device: &mut AnyDevice) {
+    fn mark_synchronized(&mut self, device: &mut BoxedDevice) {
         Device::mark_synchronized(&mut **device);
         self.ended.iter_mut().for_each(Vec::clear);
     }

@@ -3,8 +3,8 @@
 use std::cell::LazyCell;
 use std::path::PathBuf;
 
-use super::device_bank::DeviceOptions;
 use super::device_list::{DeviceWord, Devices};
+use super::runtime_devices::DeviceOptions;
 use crate::adapt::Resolved;
 use crate::cost::{
     CardFacts, Cluster, HostRates, Model, Preset, Profile, Refined, card_profile, cpu_profile,

@@ -16,7 +16,7 @@ use crate::kernel::{KernelId, gemm, reference};
 use crate::machine::Machine;
 use crate::matrix::{MultiVector, generate};
 use crate::plan::{DeviceSpec, Mode};
-use crate::runtime::devices::SharedDevice;
+use crate::runtime::devices::OpenDevice;
 use crate::runtime::{FaultReport, Pool, ProductOptions, Runtime, Transfer};
 
 const K: usize = 2;
@@ -127,7 +127,7 @@ impl Sweep {
             .open()
             .unwrap();
         // Kept, because a closed device is opened anew when it is asked for again.
-        let opened: Vec<Arc<SharedDevice>> =
+        let opened: Vec<Arc<OpenDevice>> =
             names(devices).filter(|name| *name != "cpu").map(|name| runtime.device(name).unwrap()).collect();
         let begin = Instant::now();
         let result = self.run(&runtime, devices, mode, in_place);

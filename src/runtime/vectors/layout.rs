@@ -7,14 +7,14 @@ use super::ranks::RankRows;
 use super::simulated_machine::SimulatedMachine;
 use crate::device::completion::OperationOwner;
 use crate::graph::DeviceId;
-use crate::runtime::devices::SharedDevice;
+use crate::runtime::devices::OpenDevice;
 use crate::work::owned_rows_of_x;
 
 /// One owner of rows.
 #[derive(Clone)]
 pub struct Part {
     /// The device that was planned; `None` for the host.
-    pub planned: Option<Arc<SharedDevice>>,
+    pub planned: Option<Arc<OpenDevice>>,
     /// Its index in the plan.
     pub index: usize,
     /// The rows that it owns.
@@ -33,7 +33,7 @@ pub struct Part {
 
 impl Part {
     /// The device; `None` for the host, which also has the rows of a lost device.
-    pub fn device(&self) -> Option<&Arc<SharedDevice>> {
+    pub fn device(&self) -> Option<&Arc<OpenDevice>> {
         self.planned.as_ref().filter(|device| device.is_open())
     }
 

@@ -8,7 +8,7 @@ use super::ranks::{Departure, RankLists, RankRows, Reductions, Span};
 use crate::device::completion::{OperationOwner, Timeouts};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, XPlan};
-use crate::runtime::devices::SharedDevice;
+use crate::runtime::devices::OpenDevice;
 use crate::work::ChunkRows;
 
 /// The owners of the rows of X and Y, and the rows that they exchange.
@@ -108,7 +108,7 @@ fn owned_chunks(plan: &Plan, y: &Layout, first_row: u64) -> Result<Vec<OwnedChun
 pub fn layout(
     plan: &Plan,
     timeouts: Timeouts,
-    device_of: impl Fn(usize) -> Option<Arc<SharedDevice>>,
+    device_of: impl Fn(usize) -> Option<Arc<OpenDevice>>,
 ) -> Result<Layout> {
     let mut parts: Vec<Part> = Vec::new();
     let mut next = 0;

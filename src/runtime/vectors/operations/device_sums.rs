@@ -15,7 +15,7 @@ use crate::kernel::check::ColumnSums;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::WEIGH_BLOCK_ROWS;
 use crate::matrix::Dtype;
-use crate::runtime::devices::{Allocations, COMPUTE, DOWNLOAD, SharedDevice, UPLOAD};
+use crate::runtime::devices::{Allocations, COMPUTE, DOWNLOAD, OpenDevice, UPLOAD};
 use crate::runtime::vectors::Vectors;
 use crate::runtime::vectors::errors::{misuse, unaligned};
 
@@ -67,7 +67,7 @@ pub(crate) type WeightedRange<'w> = (Range<u64>, &'w [f64], f64);
 impl DeviceSums {
     /// Uploads the weights of the rows of X and of Y that `device` has, for the product that owns `operations`.
     pub fn new(
-        device: &Arc<SharedDevice>,
+        device: &Arc<OpenDevice>,
         operations: &Arc<OperationOwner>,
         k: usize,
         x: &[WeightedRange<'_>],

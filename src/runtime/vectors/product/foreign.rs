@@ -8,7 +8,7 @@ use crate::device::{Description, Fault, ForeignMemory, MemoryRange, StreamHandle
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
-use crate::runtime::devices::{Allocations, COMPUTE, OperationRecord, Pool, SharedDevice};
+use crate::runtime::devices::{Allocations, COMPUTE, OpenDevice, OperationRecord, Pool};
 use crate::runtime::job::Scaling;
 use crate::runtime::vectors::errors::missing_part;
 use crate::runtime::vectors::host_copy::HostCopy;
@@ -17,7 +17,7 @@ use crate::runtime::vectors::{DevicePart, PartData, Vectors};
 use crate::work::pitch_bytes;
 
 /// The device that owns all rows.
-fn only_device(layout: &Layout) -> Result<(&Part, &Arc<SharedDevice>)> {
+fn only_device(layout: &Layout) -> Result<(&Part, &Arc<OpenDevice>)> {
     let only = match &layout.parts[..] {
         [part] => part.planned.as_ref().map(|device| (part, device)),
         _ => None,

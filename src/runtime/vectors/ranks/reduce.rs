@@ -9,7 +9,7 @@ use crate::device::completion::Timeouts;
 use crate::device::network::Call;
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
-use crate::runtime::run::{OpenDevices, Round};
+use crate::runtime::run::{PlanDevices, Round};
 use crate::runtime::vectors::errors::misuse;
 
 impl RankRows {
@@ -44,7 +44,7 @@ impl RankRows {
         };
         let mut binder = ReductionBinder { planned, partials, own: rank, add: Some(Box::new(add)) };
         let mut network = reductions.network.lock().unwrap_or_else(PoisonError::into_inner);
-        let (devices, pool) = (OpenDevices::new(network.clock(), Vec::new()), reductions.runtime.pool());
+        let (devices, pool) = (PlanDevices::new(network.clock(), Vec::new()), reductions.runtime.pool());
         network.begin(call);
         let timeouts = Timeouts { message: Some(network.timeout()), ..Timeouts::default() };
         let outcome = devices.lock().run(pool, planned, &mut binder, Some(&mut network), None, timeouts);

@@ -98,12 +98,12 @@ impl<'run> Device<'run> for WithStream {
     fn close(&mut self) {}
 }
 
-fn shared() -> (Arc<SharedDevice>, Arc<Script>) {
+fn shared() -> (Arc<OpenDevice>, Arc<Script>) {
     let script = Arc::new(Script::default());
     let description =
         Description { name: "cuda:0".into(), memory_bytes: None, lanes: Vec::new(), stream_ordered: true };
-    let device: AnyDevice = Box::new(WithStream { description, script: script.clone(), allocated: 0 });
-    (Arc::new(SharedDevice::new(device, Reports::new(DeviceId::HOST, unbounded().0))), script)
+    let device: BoxedDevice = Box::new(WithStream { description, script: script.clone(), allocated: 0 });
+    (Arc::new(OpenDevice::new(device, Reports::new(DeviceId::HOST, unbounded().0))), script)
 }
 
 #[allow(unsafe_code)]
