@@ -8,17 +8,17 @@
 mod course;
 #[cfg(test)]
 mod fixture;
-mod learned;
+mod product_times;
 mod rates;
 mod refinement;
 mod sharing;
 mod tuning;
 
 pub use course::{Alternative, Course, Processors};
-pub use learned::{Learned, LearnedKey};
-pub use rates::{Resolved, restricted_to, scale_times};
+pub use product_times::{ProductKey, ProductTimes};
+pub use rates::{ResolvedDevices, restricted_to, scale_times};
 pub use refinement::{Computation, device_ratios};
 pub use sharing::{
     DeviceObservation, Observation, corrected_by, is_shared, moved_share, raise_memory_bandwidth,
 };
-pub use tuning::{KERNELS_TO_TIME, Tuned, correct_profile, kernels_to_time};
+pub use tuning::{FormTimes, KERNELS_TO_TIME, correct_profile, kernels_to_time};

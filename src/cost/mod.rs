@@ -6,15 +6,16 @@
 
 mod cards;
 mod form;
+mod learned_factors;
 mod model;
 mod network;
 mod presets;
 mod profile;
-mod refined;
 mod shapes;
 
 pub use cards::{CardFacts, card_profile};
 pub use form::{Candidate, Choice, Form, StoredForm};
+pub use learned_factors::LearnedFactors;
 pub use model::{DeviceModel, Model};
 pub use network::{Cluster, Network};
 pub use presets::{
@@ -22,5 +23,4 @@ pub use presets::{
     ranks_of_host,
 };
 pub use profile::{Correction, HostRates, Link, Load, Profile, VALID_RATES};
-pub use refined::Refined;
 pub use shapes::{SHAPES, WEIGHTS_PER_SHAPE};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::adapt::Resolved;
+use crate::adapt::ResolvedDevices;
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{CudaKernel, Variant};
 use crate::kernel::{Format, KernelId, Schedule};
@@ -114,7 +114,7 @@ impl ProductOptions {
     }
 
     /// The request for a plan of `uses` products of `work` on the devices of `resolved`.
-    pub fn request<'w>(&self, resolved: &Resolved, work: Work<'w>, uses: u64) -> PlanRequest<'w> {
+    pub fn request<'w>(&self, resolved: &ResolvedDevices, work: Work<'w>, uses: u64) -> PlanRequest<'w> {
         PlanRequest {
             mode: self.mode,
             kernel: self.kernel,

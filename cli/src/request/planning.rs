@@ -6,7 +6,7 @@ use crate::args::options::{DeviceWord, Devices, FormatChoice};
 use crate::args::{ExecutionArguments, PlanningArguments};
 use crate::console::Console;
 use crate::operands::session::Session;
-use rowloom::internal::adapt::Resolved;
+use rowloom::internal::adapt::ResolvedDevices;
 use rowloom::internal::cost::Cluster;
 use rowloom::internal::error::Result;
 use rowloom::internal::kernel::cpu::Kernels;
@@ -101,7 +101,7 @@ pub fn resolve<T: Kernels>(
     console: Option<&Console>,
     matrix: CsrView<'_, T>,
     k: usize,
-) -> Result<Resolved> {
+) -> Result<ResolvedDevices> {
     let mut resolved = runtime.resolve(&options(arguments, 1)?)?;
     if resolved.cluster.as_ref().is_some_and(Cluster::has_cpu_ranks) {
         // The kernels are timed, or predicted, on all cores of this host, of which each rank has its share.
@@ -136,7 +136,7 @@ pub fn plan_request<'a, T: Kernels>(
 }
 
 /// The devices, as far as the effect of flags depends on them.
-pub fn kinds(resolved: &Resolved) -> DeviceKinds {
+pub fn kinds(resolved: &ResolvedDevices) -> DeviceKinds {
     DeviceKinds { has_model: resolved.has_model, ..DeviceKinds::of(&resolved.devices) }
 }
 
@@ -147,7 +147,7 @@ pub fn is_simulated(devices: &Devices) -> bool {
 }
 
 /// Notes on devices that `auto` looked for and that are not there.
-pub fn notes(arguments: &ExecutionArguments, resolved: &Resolved) -> Vec<String> {
+pub fn notes(arguments: &ExecutionArguments, resolved: &ResolvedDevices) -> Vec<String> {
     let gpus = resolved.devices.iter().filter(|device| device.profile.link.is_some()).count();
     let mut notes = Vec::new();
     if arguments.devices == Devices::Auto && gpus == 0 {

@@ -5,7 +5,7 @@ use crate::console::Console;
 use crate::measure::{KernelNames, SynchronousDevice, subject, time_forms};
 use crate::operands::session::Session;
 use crate::operands::x;
-use rowloom::internal::adapt::{Tuned, correct_profile, kernels_to_time};
+use rowloom::internal::adapt::{FormTimes, correct_profile, kernels_to_time};
 use rowloom::internal::cost::{Form, Profile};
 use rowloom::internal::error::Result;
 use rowloom::internal::kernel::cpu::{CpuSettings, Kernels};
@@ -36,7 +36,7 @@ pub fn tune<T: Kernels>(
     let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
     let (features, fingerprint) = session.pool.install(|| (Features::of(&work, &all), work.fingerprint()));
     for device in specs {
-        let mut tuned = Tuned {
+        let mut times = FormTimes {
             matrix: fingerprint.clone(),
             k: k as u64,
             dtype: T::DTYPE,
@@ -44,26 +44,26 @@ pub fn tune<T: Kernels>(
             threads: if device.profile.processor == Processor::Cpu { session.pool.threads() } else { 0 },
             forms: Vec::new(),
         };
-        match tuned.load() {
+        match times.load() {
             Some(forms) => {
                 if let Some(console) = console {
                     console.note(&format!("{}: uses the kernel times of an earlier --tune", device.name));
                 }
-                tuned.forms = forms;
+                times.forms = forms;
             }
             None => {
                 let _spinner = console.map(|on| on.spinner(format!("timing kernels on {}", device.name)));
                 let profile = &device.profile;
                 let samples = time(runtime, session, matrix, k, &device.name, profile, &features)?;
-                tuned.forms = samples.iter().map(|sample| (sample.form, sample.seconds)).collect();
-                tuned.save();
+                times.forms = samples.iter().map(|sample| (sample.form, sample.seconds)).collect();
+                times.save();
             }
         }
         let kernels = work.kernels(device.profile.processor);
         if is_divided {
             device.profile.weights.clear();
         }
-        correct_profile(&mut device.profile, kernels, &features.into(), k as u64, T::DTYPE, &tuned.forms);
+        correct_profile(&mut device.profile, kernels, &features.into(), k as u64, T::DTYPE, &times.forms);
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::operands::session::Session;
 use crate::request::cluster;
 use crate::request::planning::{self, is_simulated};
 use crate::trace::median_product::describe;
-use rowloom::internal::adapt::Resolved;
+use rowloom::internal::adapt::ResolvedDevices;
 use rowloom::internal::error::{Error, Result};
 use rowloom::internal::kernel::{KindOfWork, Verification};
 use rowloom::internal::plan::{Plan, make};
@@ -94,7 +94,7 @@ impl<'a> Job<'a> {
         work: Work<'_>,
         mut workload: Workload,
         load_s: f64,
-        resolve: impl FnOnce(&Self) -> Result<Resolved>,
+        resolve: impl FnOnce(&Self) -> Result<ResolvedDevices>,
     ) -> Result<()> {
         let start = Instant::now();
         let span = tracing::info_span!("plan").entered();

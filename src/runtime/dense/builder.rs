@@ -1,7 +1,7 @@
 //! The builder of jobs with a dense A, in the words of [`ProductBuilder`](crate::runtime::ProductBuilder).
 
 use super::operand::DenseOperand;
-use crate::adapt::Resolved;
+use crate::adapt::ResolvedDevices;
 use crate::kernel::KernelId;
 use crate::matrix::Scalar;
 use crate::plan::{Mode, Plan};
@@ -14,7 +14,7 @@ pub struct DenseBuilder<'a, T: Scalar, W> {
     pub(in crate::internal::runtime) a: DenseOperand<'a, T>,
     pub(in crate::internal::runtime) work: W,
     pub(in crate::internal::runtime) options: ProductOptions,
-    pub(in crate::internal::runtime) resolved: Option<Resolved>,
+    pub(in crate::internal::runtime) resolved: Option<ResolvedDevices>,
     pub(in crate::internal::runtime) plan: Option<Plan>,
 }
 
@@ -106,7 +106,7 @@ impl<'a, T: Scalar, W> DenseBuilder<'a, T, W> {
     /// The devices with corrected profiles.
     #[must_use]
     #[doc(hidden)]
-    pub fn resolved(mut self, resolved: Resolved) -> Self {
+    pub fn resolved(mut self, resolved: ResolvedDevices) -> Self {
         self.resolved = Some(resolved);
         self
     }

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use super::device_list::{DeviceWord, Devices};
 use super::resolve::{Resolving, device_options};
 use super::runtime_devices::{RecordedRound, RuntimeDevices};
-use crate::adapt::Resolved;
-use crate::cost::{Model, Refined};
+use crate::adapt::ResolvedDevices;
+use crate::cost::{LearnedFactors, Model};
 use crate::device::{Description, Reports};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::slow_build;
@@ -200,11 +200,11 @@ impl Runtime {
 
     /// The file of factors that products learn; `None` where none are kept.
     #[doc(hidden)]
-    pub fn refined_path(&self) -> Option<PathBuf> {
+    pub fn factors_path(&self) -> Option<PathBuf> {
         let simulated = |word: &DeviceWord| matches!(word, DeviceWord::Simulated { .. });
         let is_simulated = matches!(&self.inner.devices, Devices::List(words) if words.iter().any(simulated));
         let model = self.inner.model.as_ref().filter(|_| self.inner.refine && !is_simulated);
-        model.map(|(path, _)| Refined::beside(path))
+        model.map(|(path, _)| LearnedFactors::beside(path))
     }
 
     /// The device named `name`, which is opened unless it is open.
@@ -247,7 +247,7 @@ impl Runtime {
 
     /// The profiles of all devices. Opens the CUDA driver if cards may be among them.
     #[doc(hidden)]
-    pub fn resolve(&self, options: &ProductOptions) -> Result<Resolved> {
+    pub fn resolve(&self, options: &ProductOptions) -> Result<ResolvedDevices> {
         let mut resolved = self.resolving(options).all()?;
         forbid_registering(&mut resolved, options);
         let open = self.inner.open.all_open();
@@ -271,7 +271,7 @@ impl Runtime {
     }
 
     /// The profile of the CPU, without a look at other devices.
-    pub(crate) fn resolve_cpu(&self, options: &ProductOptions) -> Result<Resolved> {
+    pub(crate) fn resolve_cpu(&self, options: &ProductOptions) -> Result<ResolvedDevices> {
         self.resolving(options).cpu()
     }
 
@@ -291,7 +291,7 @@ impl Runtime {
     pub fn request<'w>(
         &self,
         options: &ProductOptions,
-        resolved: &Resolved,
+        resolved: &ResolvedDevices,
         work: Work<'w>,
         uses: u64,
     ) -> PlanRequest<'w> {
@@ -355,7 +355,7 @@ impl Runtime {
     }
 
     /// The profiles of the CPU and of the GPUs that the system lists, without starting the CUDA driver.
-    pub(crate) fn resolve_listed(&self, options: &ProductOptions) -> Result<Resolved> {
+    pub(crate) fn resolve_listed(&self, options: &ProductOptions) -> Result<ResolvedDevices> {
         self.resolving(options).listed(&self.inner.machine.gpus)
     }
 
@@ -380,7 +380,7 @@ fn open_cards(devices: &Devices, open: &RuntimeDevices) -> Result<()> {
 }
 
 /// Removes the rate of registering memory where the options ask for staging.
-fn forbid_registering(resolved: &mut Resolved, options: &ProductOptions) {
+fn forbid_registering(resolved: &mut ResolvedDevices, options: &ProductOptions) {
     if options.transfer == Transfer::Staged {
         let links = resolved.devices.iter_mut().filter_map(|device| device.profile.link.as_mut());
         links.for_each(|link| link.register_s_per_gb = None);

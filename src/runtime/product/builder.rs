@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::adapt::Resolved;
+use crate::adapt::ResolvedDevices;
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
 use crate::plan::{Mode, Plan};
@@ -17,7 +17,7 @@ pub struct ProductBuilder<'a, T: Kernels> {
     pub(super) matrix: Matrix<'a, T>,
     pub(super) k: usize,
     pub(super) options: ProductOptions,
-    pub(super) resolved: Option<Resolved>,
+    pub(super) resolved: Option<ResolvedDevices>,
     pub(super) features: Option<Features>,
     pub(super) plan: Option<Plan>,
     pub(super) ranks: Option<Arc<RankLists>>,
@@ -116,7 +116,7 @@ impl<'a, T: Kernels> ProductBuilder<'a, T> {
     /// The devices with corrected profiles, such as after tuning.
     #[must_use]
     #[doc(hidden)]
-    pub fn resolved(mut self, resolved: Resolved) -> Self {
+    pub fn resolved(mut self, resolved: ResolvedDevices) -> Self {
         self.resolved = Some(resolved);
         self
     }

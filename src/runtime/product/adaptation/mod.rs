@@ -7,7 +7,9 @@ mod vectors;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::adapt::{Alternative, Course, Learned, LearnedKey, Processors, Resolved, restricted_to};
+use crate::adapt::{
+    Alternative, Course, Processors, ProductKey, ProductTimes, ResolvedDevices, restricted_to,
+};
 use crate::device::completion::WATCHDOG_TIMEOUT;
 use crate::error::{Counted, Error, Result, Seconds};
 use crate::kernel::cpu::{CpuSettings, Kernels};
@@ -39,11 +41,11 @@ pub(super) struct Adaptation<'a, T: Kernels> {
     pub options: ProductOptions,
     features: Features,
     /// The rates of all devices; `None` while only the CPU is known.
-    rates: Option<Resolved>,
+    rates: Option<ResolvedDevices>,
     /// The rates of the CPU, for `auto`.
-    cpu_rates: Option<Resolved>,
+    cpu_rates: Option<ResolvedDevices>,
     /// The rates for the shared product, corrected by measured times.
-    shared_rates: Option<Resolved>,
+    shared_rates: Option<ResolvedDevices>,
     best_shares: Option<BestShares>,
     rounds: usize,
     considered_sharing: bool,
@@ -62,7 +64,7 @@ pub(super) struct Adaptation<'a, T: Kernels> {
     bound: bool,
     /// The other ranks of the job.
     ranks: Option<Arc<RankLists>>,
-    learned: Option<Learned>,
+    times: Option<ProductTimes>,
     /// Measured over predicted seconds of the last set-up on a GPU.
     set_up_ratio: f64,
     pub plan_s: f64,
@@ -84,7 +86,7 @@ struct ExpectedGpu {
 
 /// The best shares so far: the rates that gave them and the seconds of a product.
 struct BestShares {
-    rates: Resolved,
+    rates: ResolvedDevices,
     seconds: f64,
 }
 
@@ -101,7 +103,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             runtime.pool().install(|| (Features::of(&work, &rows), work.fingerprint()))
         };
         let learns = runtime.refines() && is_auto && !options.fixes_shares();
-        let key = learns.then(|| LearnedKey {
+        let key = learns.then(|| ProductKey {
             matrix: fingerprint.clone(),
             k: k as u64,
             dtype: T::DTYPE,
@@ -157,7 +159,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             given: plan,
             bound,
             ranks,
-            learned: key.map(Learned::load),
+            times: key.map(ProductTimes::load),
             set_up_ratio: 1.0,
             plan_s: 0.0,
             prepare_s: 0.0,
@@ -174,7 +176,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         // Devices are opened before they are proposed, except where the caller named them and has no choice.
         let set_up_s = plan.set_up.total_s() - plan.set_up.open_s;
         let first_use_s = if plan.devices.len() > 1 { FIRST_USE_SECONDS } else { 0.0 };
-        let remembered_s = self.learned.as_ref().and_then(|learned| learned.seconds(processors));
+        let remembered_s = self.times.as_ref().and_then(|times| times.seconds(processors));
         let set_up_s = self.set_up_ratio * set_up_s + first_use_s;
         self.course.propose(Alternative::new(processors, plan.predicted_s, set_up_s, remembered_s));
         self.proposed.retain(|(of, _)| *of != processors);
@@ -182,7 +184,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     }
 
     /// The plan for `rates`, restricted to one kind of processors if one is given.
-    fn plan_with(&self, rates: &Resolved, kind: Option<Processor>) -> Result<Plan> {
+    fn plan_with(&self, rates: &ResolvedDevices, kind: Option<Processor>) -> Result<Plan> {
         let view = self.matrix.view();
         let request = self.request(&view, rates, kind)?;
         self.runtime.pool().install(|| make(&request))
@@ -197,7 +199,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     fn request<'w>(
         &self,
         view: &crate::matrix::CsrView<'w, T>,
-        rates: &Resolved,
+        rates: &ResolvedDevices,
         kind: Option<Processor>,
     ) -> Result<PlanRequest<'w>> {
         let own_columns = self.ranks.as_ref().map(|ranks| ranks.own_columns());
@@ -439,9 +441,9 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     /// Stores what was learned about the matrix.
     pub fn remember(&mut self) {
         // Without GPUs there was nothing to decide.
-        let Some(learned) = self.learned.as_mut().filter(|_| self.rates.is_some()) else { return };
-        if learned.update(&self.course) {
-            learned.save();
+        let Some(times) = self.times.as_mut().filter(|_| self.rates.is_some()) else { return };
+        if times.update(&self.course) {
+            times.save();
         }
     }
 }

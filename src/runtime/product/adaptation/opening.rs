@@ -51,7 +51,7 @@ impl<T: Kernels> Adaptation<'_, T> {
         if !self.course.knows_cpu(OPENING_SECONDS) {
             return false;
         }
-        let with_gpu = |processors| self.learned.as_ref().and_then(|learned| learned.seconds(processors));
+        let with_gpu = |processors| self.times.as_ref().and_then(|times| times.seconds(processors));
         let remembered_s = match (with_gpu(Processors::Gpu), with_gpu(Processors::Both)) {
             (Some(one), Some(other)) => Some(f64::min(one, other)),
             (one, other) => one.or(other),

@@ -2,7 +2,7 @@
 
 use super::{Adaptation, BestShares, MAX_ROUNDS, Processors};
 use crate::adapt::{
-    Alternative, Resolved, corrected_by, is_shared, moved_share, raise_memory_bandwidth, scale_times,
+    Alternative, ResolvedDevices, corrected_by, is_shared, moved_share, raise_memory_bandwidth, scale_times,
 };
 use crate::error::{Counted, Result};
 use crate::kernel::Processor;
@@ -51,10 +51,10 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     /// The shared plan with rates corrected by the known times of each kind of processors alone, if sharing is predicted to be faster.
     pub(super) fn plan_shared(
         &self,
-        rates: Resolved,
+        rates: ResolvedDevices,
         cpu: &Alternative,
         gpu: Option<&Alternative>,
-    ) -> Result<Option<(Resolved, Plan)>> {
+    ) -> Result<Option<(ResolvedDevices, Plan)>> {
         let mut corrected = rates;
         for device in &mut corrected.devices {
             let alone = if device.profile.processor == Processor::Cpu { Some(cpu) } else { gpu };
@@ -89,7 +89,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             let Ok(request) = self.request(&view, &rates, None) else { return };
             let observed = report.observation(plan.devices.len(), seconds);
             let (corrected, words) = corrected_by(&request, &plan, &observed);
-            (Resolved { devices: corrected.devices, host: corrected.host, ..rates.clone() }, words)
+            (ResolvedDevices { devices: corrected.devices, host: corrected.host, ..rates.clone() }, words)
         };
         let Ok(better) = self.plan_with(&adjusted, None) else { return };
         let saved_s = (seconds - better.predicted_s) * self.course.remaining() as f64;
@@ -110,7 +110,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     }
 
     /// Replaces the shared plan. It is prepared with the next product.
-    fn replace_shared(&mut self, rates: Resolved, plan: Plan, known_s: Option<f64>) {
+    fn replace_shared(&mut self, rates: ResolvedDevices, plan: Plan, known_s: Option<f64>) {
         self.shared_rates = Some(rates);
         let faults = &mut self.past_faults;
         self.prepared.retain(|(processors, prepared)| {
