@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::cost::{Cluster, Correction, HostRates, Profile};
+use crate::cost::{Correction, HostRates, Profile, SimulatedCluster};
 use crate::kernel::{KernelId, Processor};
 use crate::plan::{DeviceSpec, PlanRequest};
 
@@ -14,7 +14,7 @@ pub struct ResolvedDevices {
     /// Rates of the host's memory.
     pub host: HostRates,
     /// The nodes and the network, if the devices are those of a simulated cluster.
-    pub cluster: Option<Cluster>,
+    pub cluster: Option<SimulatedCluster>,
     /// The file of factors that runs learn; `None` where none are kept.
     pub factors_path: Option<PathBuf>,
     /// Whether a cost model of this machine is used.

@@ -17,7 +17,7 @@ pub use cards::{CardFacts, card_profile};
 pub use form::{Candidate, Choice, Form, StoredForm};
 pub use learned_factors::LearnedFactors;
 pub use model::{DeviceModel, Model};
-pub use network::{Cluster, Network};
+pub use network::{Network, SimulatedCluster};
 pub use presets::{
     Preset, cpu_profile, emulated_profile, host_rates, preset, preset_names, preset_on, rank_count,
     ranks_of_host,

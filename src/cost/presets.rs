@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::network::{Cluster, DEFAULT_NETWORK, NETWORK_OF_A_HOST, Network};
+use super::network::{DEFAULT_NETWORK, NETWORK_OF_A_HOST, Network, SimulatedCluster};
 use super::profile::{HostRates, Link, Profile};
 use crate::error::{Error, Result};
 use crate::kernel::Processor;
@@ -43,7 +43,7 @@ pub struct Preset {
     /// The GPUs, all of one kind.
     pub gpus: Vec<Profile>,
     /// The nodes and their network, if it is a cluster.
-    pub cluster: Option<Cluster>,
+    pub cluster: Option<SimulatedCluster>,
 }
 
 /// The content of a machine description.
@@ -160,7 +160,7 @@ pub fn ranks_of_host(
         ..cpu.scaled(shares)
     };
     let network = Network::named(network.unwrap_or(NETWORK_OF_A_HOST))?;
-    let cluster = Cluster { nodes: ranks, gpus_per_node: 0, host: of_rank, network };
+    let cluster = SimulatedCluster { nodes: ranks, gpus_per_node: 0, host: of_rank, network };
     Ok(Preset {
         name: name.into(),
         host: host.clone(),
@@ -207,7 +207,7 @@ pub fn preset_on(name: &str, network: Option<&str>) -> Result<Preset> {
         copy_gb_per_s: file.host.copy_gb_per_s,
     };
     let cluster = match (is_cluster, network) {
-        (true, network) => Some(Cluster {
+        (true, network) => Some(SimulatedCluster {
             nodes: count,
             gpus_per_node: file.gpus,
             host: node.clone(),

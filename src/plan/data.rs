@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cost::{Cluster, Form, HostRates, Load, Profile};
+use crate::cost::{Form, HostRates, Load, Profile, SimulatedCluster};
 use crate::kernel::cuda::Variant;
 use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
@@ -216,7 +216,7 @@ pub struct Plan {
     /// The nodes and the network, where the devices are those of a simulated cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[doc(hidden)]
-    pub cluster: Option<Cluster>,
+    pub cluster: Option<SimulatedCluster>,
     /// The devices, the host first.
     #[doc(hidden)]
     pub devices: Vec<DevicePlan>,

@@ -2,7 +2,7 @@
 
 use super::data::{DevicePlan, Mode, Plan};
 use super::resident::ResidentLayout;
-use crate::cost::{Cluster, HostRates, Profile};
+use crate::cost::{HostRates, Profile, SimulatedCluster};
 use crate::kernel::cuda::Variant;
 use crate::kernel::{Format, KernelId, Processor};
 use crate::work::{KernelRequest, Work};
@@ -39,7 +39,7 @@ pub struct PlanRequest<'a> {
     /// Rates of the host's memory, which all devices share.
     pub host: HostRates,
     /// The nodes and the network of a simulated cluster. Its products are on vectors that stay on the devices.
-    pub cluster: Option<Cluster>,
+    pub cluster: Option<SimulatedCluster>,
     /// The requested mode; `None` leaves it to the planner.
     pub mode: Option<Mode>,
     /// The requested kernel.

@@ -7,7 +7,7 @@ use crate::args::{ExecutionArguments, PlanningArguments};
 use crate::console::Console;
 use crate::operands::session::Session;
 use rowloom::internal::adapt::ResolvedDevices;
-use rowloom::internal::cost::Cluster;
+use rowloom::internal::cost::SimulatedCluster;
 use rowloom::internal::error::Result;
 use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::kernel::{Format, KernelId, KindOfWork};
@@ -103,7 +103,7 @@ pub fn resolve<T: Kernels>(
     k: usize,
 ) -> Result<ResolvedDevices> {
     let mut resolved = runtime.resolve(&options(arguments, 1)?)?;
-    if resolved.cluster.as_ref().is_some_and(Cluster::has_cpu_ranks) {
+    if resolved.cluster.as_ref().is_some_and(SimulatedCluster::has_cpu_ranks) {
         // The kernels are timed, or predicted, on all cores of this host, of which each rank has its share.
         let runtime = runtime_on("cpu".into(), arguments, session, Clock::start())?;
         let mut host = runtime.resolve(&options(arguments, 1)?)?.devices;

@@ -11,7 +11,7 @@ use super::{BorrowsA, Job};
 use crate::device::completion::Timeouts;
 use crate::device::{Description, Network, Registration};
 use crate::error::{Error, Result};
-use crate::exec::{Binder, Outcome};
+use crate::exec::{Binder, ExecOutcome};
 use crate::graph::DeviceId;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Plan, Remaining};
@@ -102,7 +102,7 @@ impl<J: Job> Prepared<J> {
         planned: &Planned,
         binder: &mut (dyn Binder<'scope> + Send),
         network: Option<&mut Network>,
-    ) -> Result<Outcome> {
+    ) -> Result<ExecOutcome> {
         self.lock_with_a()?.run(&self.pool, planned, binder, network, None, self.timeouts)
     }
 

@@ -7,8 +7,8 @@ use super::device_list::{DeviceWord, Devices};
 use super::runtime_devices::DeviceOptions;
 use crate::adapt::ResolvedDevices;
 use crate::cost::{
-    CardFacts, Cluster, HostRates, LearnedFactors, Model, Preset, Profile, card_profile, cpu_profile,
-    emulated_profile, host_rates, preset_on, rank_count, ranks_of_host,
+    CardFacts, HostRates, LearnedFactors, Model, Preset, Profile, SimulatedCluster, card_profile,
+    cpu_profile, emulated_profile, host_rates, preset_on, rank_count, ranks_of_host,
 };
 use crate::device::cuda::{card_facts, nvrtc_is_installed};
 use crate::error::Result;
@@ -108,7 +108,7 @@ impl Resolving<'_> {
                     for Preset { gpus, cluster, .. } in of_word {
                         let named = |(index, gpu): (usize, &Profile)| {
                             let of_machine = match cluster {
-                                Some(Cluster { gpus_per_node: per_node @ 1.., .. }) => {
+                                Some(SimulatedCluster { gpus_per_node: per_node @ 1.., .. }) => {
                                     let per_node = *per_node as usize;
                                     format!("{}.{}", index / per_node, index % per_node)
                                 }
@@ -158,7 +158,7 @@ impl Resolving<'_> {
         };
         let cluster = presets.iter().find_map(|machine| machine.cluster.clone());
         // The rates of ranks are those of the modelled host.
-        let are_ranks = cluster.as_ref().is_some_and(Cluster::has_cpu_ranks);
+        let are_ranks = cluster.as_ref().is_some_and(SimulatedCluster::has_cpu_ranks);
         let has_model = known.is_some() || are_ranks && self.model.is_some();
         Ok(ResolvedDevices { devices, host, cluster, factors_path, has_model })
     }

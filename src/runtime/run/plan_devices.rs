@@ -9,7 +9,7 @@ use super::planned::Planned;
 use crate::device::completion::Timeouts;
 use crate::device::{Completion, Cpu, Description, Device, Network, Reports};
 use crate::error::{Error, Result};
-use crate::exec::{Binder, ExecOptions, Outcome, execute};
+use crate::exec::{Binder, ExecOptions, ExecOutcome, execute};
 use crate::graph::DeviceId;
 use crate::runtime::devices::{LockedDevice, OpenDevice, Pool};
 use crate::trace::Clock;
@@ -92,7 +92,7 @@ impl LockedDevices<'_> {
         network: Option<&mut Network>,
         cancel: Option<&AtomicBool>,
         timeouts: Timeouts,
-    ) -> Result<Outcome> {
+    ) -> Result<ExecOutcome> {
         if pool.is_worker() {
             return Err(Error::usage(
                 "a product on several devices cannot be run from a worker thread of its own pool",

@@ -108,7 +108,7 @@ impl DeviceSums {
     /// Queues the sums of the rows of `vectors` that the owner number `index` has.
     pub fn start<T: Kernels>(&self, of: SumOf, vectors: &Vectors<T>, index: usize) -> Result<Fence> {
         let weights = self.weights(of);
-        let part = &vectors.layout.parts[index];
+        let part = &vectors.distribution.parts[index];
         let mut device = self.allocations.device().lock();
         let mut submit = |launch: VectorLaunch, bytes: u64| {
             let (launch, predicted_s) = (Operation::VectorLaunch(launch), part.predicted_s(bytes));

@@ -7,7 +7,7 @@ use super::binder::{HostRows, ProductRun, VectorBinder, lock_host_rows};
 use super::losses::mark_complete;
 use super::vector_product::{Backing, VectorProduct};
 use crate::error::{Error, Result};
-use crate::exec::Outcome;
+use crate::exec::ExecOutcome;
 use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
 use crate::runtime::devices::COMPUTE;
@@ -39,7 +39,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         x: &Vectors<T>,
         y: &mut Vectors<T>,
     ) -> Result<(Option<RunReport>, Vec<FaultReport>)> {
-        if !Arc::ptr_eq(&x.layout, &self.x) || !Arc::ptr_eq(&y.layout, &self.y) {
+        if !Arc::ptr_eq(&x.distribution, &self.x) || !Arc::ptr_eq(&y.distribution, &self.y) {
             return Err(Error::usage("X or Y belongs to another product; use the vectors of this product"));
         }
         match self.checks.is_due() {
@@ -205,7 +205,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         scaling: Scaling,
         x: &Vectors<T>,
         y: &Vectors<T>,
-    ) -> Result<Outcome> {
+    ) -> Result<ExecOutcome> {
         let (mut x_guards, mut y_guards) = (lock_host_rows(x)?, lock_host_rows(y)?);
         let host = HostRows::new(&mut x_guards, &mut y_guards, &self.chunks);
         let (prepared, run) = (self.prepared()?, self.product_run(scaling, x, y)?);

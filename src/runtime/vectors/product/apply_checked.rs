@@ -75,7 +75,7 @@ impl<T: Kernels> VectorProduct<'_, T> {
         x: &Vectors<T>,
         y: &Vectors<T>,
     ) -> Result<(VectorCheck, Option<MultiVector<T>>, Option<Started>)> {
-        let kept = self.check_memory.take().filter(|check| check.on_devices == x.layout.on_devices());
+        let kept = self.check_memory.take().filter(|check| check.on_devices == x.distribution.on_devices());
         let check = match kept {
             Some(check) => check,
             None => {

@@ -76,7 +76,7 @@ impl Part {
 
 /// The owners of all rows, in the order of rows.
 #[derive(Clone)]
-pub struct Layout {
+pub struct RowDistribution {
     /// Number of rows, copies of the rows of other ranks included.
     pub rows: u64,
     /// The owners; together they own every row of this rank once.
@@ -98,7 +98,7 @@ pub enum Source {
     Rank(usize),
 }
 
-impl Layout {
+impl RowDistribution {
     /// The rows that this rank owns.
     pub fn own(&self) -> Range<u64> {
         self.ranks.as_ref().map_or(0..self.rows, |ranks| ranks.own.clone())
