@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::course::{Course, Processors};
+use super::processor_choice::{ProcessorChoice, Processors};
 use crate::files;
 use crate::matrix::Dtype;
 use crate::work::Fingerprint;
@@ -45,11 +45,11 @@ impl ProductTimes {
         self.seconds.iter().find(|(of, _)| *of == processors).map(|(_, seconds)| *seconds)
     }
 
-    /// Updates the times by those that `course` measured. Returns whether any changed by more than a twentieth.
-    pub fn update(&mut self, course: &Course) -> bool {
+    /// Updates the times by those that `choice` measured. Returns whether any changed by more than a twentieth.
+    pub fn update(&mut self, choice: &ProcessorChoice) -> bool {
         let mut changed = false;
         for processors in [Processors::Cpu, Processors::Gpu, Processors::Both] {
-            let Some(seconds) = course.alternative(processors).and_then(|one| one.steady_state_s()) else {
+            let Some(seconds) = choice.alternative(processors).and_then(|one| one.steady_state_s()) else {
                 continue;
             };
             let before = self.seconds(processors);
@@ -109,7 +109,7 @@ pub(super) fn cache_folder() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::course::Alternative;
+    use super::super::processor_choice::Alternative;
     use super::*;
 
     const CPU_S: f64 = 0.010;
@@ -127,15 +127,15 @@ mod tests {
         }
     }
 
-    /// A course that measured the CPU and the GPUs, and found the CPU faster than predicted.
-    fn measured() -> Course {
-        let mut course = Course::new(Some(1000));
+    /// A choice that measured the CPU and the GPUs, and found the CPU faster than predicted.
+    fn measured() -> ProcessorChoice {
+        let mut choice = ProcessorChoice::new(Some(1000));
         for (processors, seconds) in [(Processors::Gpu, GPU_S), (Processors::Cpu, CPU_S)] {
-            course.propose(Alternative::new(processors, 5.0 * seconds, 0.1, None));
-            course.change_to(processors);
-            (0..5).for_each(|_| course.record(seconds));
+            choice.propose(Alternative::new(processors, 5.0 * seconds, 0.1, None));
+            choice.change_to(processors);
+            (0..5).for_each(|_| choice.record(seconds));
         }
-        course
+        choice
     }
 
     #[test]
@@ -153,12 +153,12 @@ mod tests {
         // The model predicts that the GPUs are ten times faster; the first process measured that they are slower.
         for (remembered, pays) in [(None, true), (second.seconds(Processors::Gpu), false)] {
             let cpu_s = remembered.and(second.seconds(Processors::Cpu));
-            let mut course = Course::new(Some(1000));
-            course.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, cpu_s));
+            let mut choice = ProcessorChoice::new(Some(1000));
+            choice.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, cpu_s));
             let predicted_s = 0.1 * CPU_S;
-            assert_eq!(course.may_pay(OPENING_S, remembered.unwrap_or(predicted_s)), pays);
-            course.propose(Alternative::new(Processors::Gpu, predicted_s, 0.1, remembered));
-            assert_eq!(course.next() == Some(Processors::Gpu), pays);
+            assert_eq!(choice.may_pay(OPENING_S, remembered.unwrap_or(predicted_s)), pays);
+            choice.propose(Alternative::new(Processors::Gpu, predicted_s, 0.1, remembered));
+            assert_eq!(choice.next() == Some(Processors::Gpu), pays);
         }
     }
 
@@ -169,7 +169,7 @@ mod tests {
         assert!(!times.update(&measured()));
         times.seconds[0].1 *= 1.1;
         assert!(times.update(&measured()));
-        assert!(!times.update(&Course::new(None)), "nothing was measured");
+        assert!(!times.update(&ProcessorChoice::new(None)), "nothing was measured");
     }
 
     #[test]

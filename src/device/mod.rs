@@ -68,7 +68,7 @@ pub use direct::{
 pub use emulated::EmulatedDevice;
 pub use emulated_options::{EmulatedOptions, Faults};
 pub use foreign::{ForeignMemory, MemoryPlace, StreamHandle};
-pub use network::Network;
+pub use network::NetworkDevice;
 pub use operation::{
     Argument, EntryLaunch, HostTransfer, Launch, LibraryGemm, MemoryRange, Operation, PinnedRange,
     RankMessage, RowBytes,

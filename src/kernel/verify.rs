@@ -7,7 +7,7 @@
 
 use rayon::prelude::*;
 
-use super::doubled::Doubled;
+use super::double_double::DoubleDouble;
 use super::reference;
 use super::scaling::{Scaling, is_plain, scaling};
 use crate::error::{Error, Result};
@@ -49,7 +49,7 @@ impl Tally {
     }
 
     /// Adds an element whose exact value is known and whose error may be `bound`. Not for values near the end of the range.
-    pub fn compare(&mut self, element: (usize, usize), exact: Doubled, found: f64, bound: f64) {
+    pub fn compare(&mut self, element: (usize, usize), exact: DoubleDouble, found: f64, bound: f64) {
         let error = exact.distance(found);
         if error == 0.0 {
             return self.add(element, 0.0, 0.0);
@@ -133,7 +133,7 @@ pub fn wrong_rows<T: Scalar>(
 /// Accumulators of one element of Y: its sum, and the sum of its terms' absolute values.
 #[derive(Clone, Copy, Default)]
 struct Term {
-    sum: Doubled,
+    sum: DoubleDouble,
     size: f64,
 }
 

@@ -6,8 +6,8 @@
 
 use super::build_x::last_row;
 use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, XRows};
+use super::device_part::CHUNKS_PER_DEVICE;
 use super::draft::{Assembled, Division, Draft};
-use super::part::CHUNKS_PER_DEVICE;
 use crate::cost::Profile;
 use crate::error::{Bytes, Error, Result, Seconds};
 use crate::work::{ChunkRows, MAX_PART, Work};

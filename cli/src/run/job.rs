@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::recording::Recording;
 use super::repeat::{
-    Checked, MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, Measured, Phase, Repeated, repeat, verdict,
+    CheckedRepetitions, MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, Phase, Repeated, Repetitions, repeat, verdict,
 };
 use super::report::{self, Done, Outcome};
 use super::request::Request;
@@ -128,15 +128,19 @@ impl<'a> Job<'a> {
         drop(span);
         let seconds = vec![report.seconds()];
         let phase = Phase { plan, descriptions, set_up: None, reports: vec![report] };
-        let measured =
-            Measured { seconds, phases: vec![phase], is_complete: true, checked: Checked::default() };
+        let measured = Repetitions {
+            seconds,
+            phases: vec![phase],
+            is_complete: true,
+            checked: CheckedRepetitions::default(),
+        };
         let prepare_s = start.elapsed().as_secs_f64();
         self.report(Done { load_s, plan_s, prepare_s, simulated: true, ..Done::new(workload) }, measured)?;
         self.session.interrupt.check()
     }
 
     /// Repeats the work.
-    pub fn repeat(&self, work: &mut dyn Repeated) -> Result<Measured> {
+    pub fn repeat(&self, work: &mut dyn Repeated) -> Result<Repetitions> {
         self.session.interrupt.defer();
         let _spinner = self.console.spinner(match self.request.work {
             KindOfWork::Spmm => "multiplying",
@@ -154,7 +158,7 @@ impl<'a> Job<'a> {
     /// The verification of a complete result, where it is asked for.
     pub fn verify(
         &self,
-        measured: &Measured,
+        measured: &Repetitions,
         verify: impl FnOnce() -> Result<Verification> + Send,
     ) -> Result<Option<Verification>> {
         if !self.request.repeated.verify || !measured.is_complete || self.session.interrupt.asked() {
@@ -165,7 +169,7 @@ impl<'a> Job<'a> {
     }
 
     /// Prints the table and the JSON object, writes trace and plan.
-    pub fn report(&mut self, done: Done, mut measured: Measured) -> Result<()> {
+    pub fn report(&mut self, done: Done, mut measured: Repetitions) -> Result<()> {
         self.session.add_gpus();
         let nothing = || Error::Internal("nothing was computed".into());
         let last = measured.phases.pop().ok_or_else(nothing)?;

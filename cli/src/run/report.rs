@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::repeat::Checked;
+use super::repeat::CheckedRepetitions;
 use super::repeat::simulated_s;
 use super::request::Request;
 use super::workload::Workload;
@@ -40,7 +40,7 @@ pub struct Done {
     /// For each chunk the reason of the CPU's kernel, where the CPU may compute it.
     pub host_reasons: Vec<Option<String>>,
     /// The products that were checked.
-    pub checked: Checked,
+    pub checked: CheckedRepetitions,
     /// Faults of all products.
     pub faults: Vec<FaultReport>,
     /// Whether the devices are simulated.
@@ -64,7 +64,7 @@ impl Done {
             seconds: Vec::new(),
             clock_errors: Vec::new(),
             host_reasons: Vec::new(),
-            checked: Checked::default(),
+            checked: CheckedRepetitions::default(),
             faults: Vec::new(),
             simulated: false,
             verification: None,
@@ -260,7 +260,7 @@ pub fn table(outcome: &Outcome<'_>) -> Table {
         table.fact("fault", format!("{device}, {task}: {error}{}", rescued.unwrap_or_default()));
     }
     if outcome.done.checked.products > 0 {
-        let Checked { products, seconds } = outcome.done.checked;
+        let CheckedRepetitions { products, seconds } = outcome.done.checked;
         table.fact("checked", format!("{} in {}", Counted(products, unit), Seconds(seconds)));
     }
     add_result(&mut table, outcome);

@@ -6,8 +6,8 @@ use rayon::prelude::*;
 use rowloom_cpu::takes_uniform;
 
 use super::Kernels;
-use super::layout::RowLayout;
 use super::observed::RowsObserver;
+use super::row_layout::RowLayout;
 use super::rows_plan::{CpuSettings, RowsPlan};
 use super::sell_plan::{SellPlan, slicing};
 use super::tuning::Tuning;

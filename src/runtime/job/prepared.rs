@@ -9,7 +9,7 @@ use super::job_devices::{JobDevices, OpenedPlan, registration_refused};
 use super::registrations::{borrowed, borrowed_y, united};
 use super::{BorrowsA, Job};
 use crate::device::completion::Timeouts;
-use crate::device::{Description, Network, Registration};
+use crate::device::{Description, NetworkDevice, Registration};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, ExecOutcome};
 use crate::graph::DeviceId;
@@ -101,7 +101,7 @@ impl<J: Job> Prepared<J> {
         &self,
         planned: &Planned,
         binder: &mut (dyn Binder<'scope> + Send),
-        network: Option<&mut Network>,
+        network: Option<&mut NetworkDevice>,
     ) -> Result<ExecOutcome> {
         self.lock_with_a()?.run(&self.pool, planned, binder, network, None, self.timeouts)
     }

@@ -7,7 +7,7 @@ use crossbeam::channel::{Receiver, Sender, unbounded};
 
 use super::planned::Planned;
 use crate::device::completion::Timeouts;
-use crate::device::{Completion, Cpu, Description, Device, Network, Reports};
+use crate::device::{Completion, Cpu, Description, Device, NetworkDevice, Reports};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, ExecOptions, ExecOutcome, execute};
 use crate::graph::DeviceId;
@@ -89,7 +89,7 @@ impl LockedDevices<'_> {
         pool: &Pool,
         planned: &Planned,
         binder: &mut (dyn Binder<'scope> + Send),
-        network: Option<&mut Network>,
+        network: Option<&mut NetworkDevice>,
         cancel: Option<&AtomicBool>,
         timeouts: Timeouts,
     ) -> Result<ExecOutcome> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::check::VectorCheck;
 use crate::device::completion::Timeouts;
-use crate::device::{Description, Network};
+use crate::device::{Description, NetworkDevice};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::CsrView;
@@ -188,7 +188,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
 
     /// The descriptions of all devices, the host first and the network last.
     pub fn descriptions(&self) -> Vec<Description> {
-        let network = self.ranks.as_ref().map(|_| Network::description());
+        let network = self.ranks.as_ref().map(|_| NetworkDevice::description());
         self.backing.descriptions().into_iter().chain(network).collect()
     }
 
@@ -229,7 +229,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         }
     }
 
-    pub(crate) fn network(&self) -> Option<MutexGuard<'_, Network>> {
+    pub(crate) fn network(&self) -> Option<MutexGuard<'_, NetworkDevice>> {
         let ranks = self.ranks.as_ref()?;
         Some(ranks.network.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use super::reduction::{Reduction, ReductionBinder, Shape};
 use super::rows::RankRows;
-use crate::device::Network;
+use crate::device::NetworkDevice;
 use crate::device::completion::Timeouts;
 use crate::device::network::Call;
 use crate::error::{Error, Result};
@@ -66,7 +66,7 @@ impl RankRows {
     }
 
     /// The error of a graph that was not completed: of another rank, or of a job.
-    fn failure(&self, network: &mut Network, round: &Round) -> Error {
+    fn failure(&self, network: &mut NetworkDevice, round: &Round) -> Error {
         let (error, waits_for) = network.abandon();
         let of_host = round.outcome.faults.iter().find(|fault| fault.device == DeviceId::HOST);
         match (error, of_host, round.outcome.faults.first()) {

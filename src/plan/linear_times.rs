@@ -3,9 +3,9 @@
 use super::balance::Line;
 use super::blocks::least_block_bytes;
 use super::data::Mode;
+use super::device_part::CHUNKS_PER_DEVICE;
 use super::draft::Draft;
 use super::memory::budget;
-use super::part::CHUNKS_PER_DEVICE;
 use super::predict::{Steps, memory_s, whole, x_s};
 use super::request::DeviceSpec;
 use super::transfer;
