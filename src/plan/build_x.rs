@@ -131,11 +131,11 @@ impl Builder<'_> {
         } else {
             let staged = Access { buffer: self.graph.buffer(Role::Scratch, bytes), begin: 0, end: bytes };
             let copy = demand(plan.host.copy_s(bytes), 0, bytes.saturating_mul(2));
-            let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, None, None, copy);
+            let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, (None, None), copy);
             (vec![self.graph.task(Task { turn, ..stage }, &[], &[read], &[staged])], staged)
         };
         let cross = demand(planned.profile.upload_s(bytes), bytes, bytes);
-        let upload = task(TaskKind::Upload, DeviceId(device), strand, item, None, None, cross);
+        let upload = task(TaskKind::Upload, DeviceId(device), strand, item, (None, None), cross);
         self.graph.task(Task { turn, ..upload }, &before, &[from], &[arrived])
     }
 

@@ -1,6 +1,6 @@
 //! The flags of `plan`, `run` and `study` in the words of the runtime: devices, options of a product, and the request for its plan.
 
-use super::tune::{correct_by_predictions, tune};
+use super::tune::{Tuning, correct_by_predictions};
 use crate::args::no_effect::DeviceKinds;
 use crate::args::options::{DeviceWord, Devices, FormatChoice};
 use crate::args::{ExecutionArguments, PlanningArguments};
@@ -108,13 +108,13 @@ pub fn resolve<T: Kernels>(
         let runtime = runtime_on("cpu".into(), arguments, session, Clock::start())?;
         let mut host = runtime.resolve(&options(arguments, 1)?)?.devices;
         match arguments.tune {
-            true => tune(&runtime, session, console, matrix, k, &mut host, true)?,
+            true => Tuning { runtime: &runtime, session, console }.correct(matrix, k, &mut host, true)?,
             false => correct_by_predictions(session, matrix, k, &mut host)?,
         }
         let corrections = host.into_iter().next().map(|cpu| cpu.profile.corrections).unwrap_or_default();
         resolved.devices.iter_mut().for_each(|rank| rank.profile.corrections.clone_from(&corrections));
     } else if arguments.tune && !is_simulated(&arguments.devices) {
-        tune(runtime, session, console, matrix, k, &mut resolved.devices, false)?;
+        Tuning { runtime, session, console }.correct(matrix, k, &mut resolved.devices, false)?;
     }
     Ok(resolved)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam::channel::Sender;
 
 use super::boxed_device::BoxedDevice;
-use super::operation_queue::{COMPUTE, InFlight, OperationQueue, OperationRecord, predicted};
+use super::operation_queue::{COMPUTE, OperationQueue, OperationRecord, Submission, predicted};
 use crate::device::completion::{DROP_TIMEOUT, OperationOwner, STREAM_TIMEOUT, Timeouts, extended};
 use crate::device::{
     Completion, Description, Device, Fault, Fence, Memory, Operation, Registration, Reports, StableBytes,
@@ -53,21 +53,17 @@ impl LockedDevice {
         Ok(())
     }
 
-    /// Submits an operation of `owner` that is predicted to take `predicted_s`, without waiting for it. It starts after `waits` and after
-    /// the lane's earlier operations. The owner gets its fault; an error is that of the device.
+    /// Submits an operation without waiting for it. It starts after `waits` and after the lane's earlier operations. Its owner gets its
+    /// fault; an error is that of the device.
     pub fn submit(
         &mut self,
-        owner: &Arc<OperationOwner>,
-        name: &'static str,
-        lane: usize,
+        submission: Submission,
         operation: Operation<'static>,
-        predicted_s: f64,
         waits: &[Fence],
     ) -> std::result::Result<Fence, Fault> {
         self.finish_issued()?;
         self.reports.redirect(OperationQueue::DEVICE, self.queue.sender());
-        let known = InFlight::new(owner, name, lane, predicted_s);
-        self.queue.submit(&mut self.device, operation, known, waits)
+        self.queue.submit(&mut self.device, operation, submission, waits)
     }
 
     /// Runs operations to their end. Their fault is the error, and that of nothing else. Those before come first.
@@ -82,7 +78,7 @@ impl LockedDevice {
         self.queue.start_span();
         let owner = Arc::new(OperationOwner::new(timeouts));
         for (operation, predicted_s) in operations {
-            self.submit(&owner, name, lane, operation, predicted_s, &[])?;
+            self.submit(Submission::new(&owner, name, lane, predicted_s), operation, &[])?;
         }
         self.drain()?;
         owner.check_faults_after(0)

@@ -17,5 +17,5 @@ pub use device_memory::LayoutKey;
 pub use locked_device::LockedDevice;
 pub use memory_use::{HeldMemory, MemoryUse};
 pub use open_device::OpenDevice;
-pub use operation_queue::{COMPUTE, DOWNLOAD, OperationRecord, UPLOAD};
+pub use operation_queue::{COMPUTE, DOWNLOAD, OperationRecord, Submission, UPLOAD};
 pub use pool::Pool;

@@ -46,15 +46,16 @@ impl OperationRecord {
     }
 }
 
-/// What the queue knows of an operation in flight.
-pub(crate) struct InFlight {
+/// An operation as it is submitted: the owner of its fault, its name, its lane and its predicted time.
+pub struct Submission {
     owner: Arc<OperationOwner>,
     name: &'static str,
     lane: usize,
     predicted: Duration,
 }
 
-impl InFlight {
+impl Submission {
+    /// An operation that is predicted to take `predicted_s`.
     pub fn new(owner: &Arc<OperationOwner>, name: &'static str, lane: usize, predicted_s: f64) -> Self {
         Self { owner: owner.clone(), name, lane, predicted: predicted(predicted_s) }
     }
@@ -74,7 +75,7 @@ pub(crate) fn predicted(seconds: f64) -> Duration {
 pub(crate) struct OperationQueue {
     sender: Sender<Completion>,
     receiver: Receiver<Completion>,
-    in_flight: HashMap<Fence, InFlight>,
+    in_flight: HashMap<Fence, Submission>,
     on_lane: [usize; 3],
     /// For each lane the ended operations that its next operation must wait for.
     ended: [Vec<Fence>; 3],
@@ -114,7 +115,7 @@ impl OperationQueue {
         &mut self,
         device: &mut BoxedDevice,
         operation: Operation<'static>,
-        known: InFlight,
+        known: Submission,
         waits: &[Fence],
     ) -> Result<Fence, Fault> {
         let lane = known.lane;
@@ -205,7 +206,7 @@ impl OperationQueue {
         match self.receiver.recv_timeout(timeout) {
             Ok(completion) => self.complete(completion),
             Err(_) => {
-                let mut hung: Vec<(Fence, InFlight)> = self.in_flight.drain().collect();
+                let mut hung: Vec<(Fence, Submission)> = self.in_flight.drain().collect();
                 hung.sort_unstable_by_key(|(fence, _)| *fence);
                 let names = hung.iter().map(|(_, operation)| operation.name.to_string());
                 self.fatal = Some(Fault::hang(names, timeout));
@@ -218,11 +219,11 @@ impl OperationQueue {
 
     /// How long to wait for the end of one of the operations in flight.
     fn timeout(&self) -> Duration {
-        self.in_flight.values().map(InFlight::timeout).max().unwrap_or_default()
+        self.in_flight.values().map(Submission::timeout).max().unwrap_or_default()
     }
 
     fn complete(&mut self, completion: Completion) {
-        let Some(InFlight { owner, lane, name, .. }) = self.in_flight.remove(&completion.fence) else {
+        let Some(Submission { owner, lane, name, .. }) = self.in_flight.remove(&completion.fence) else {
             return;
         };
         self.on_lane.iter_mut().skip(lane).take(1).for_each(|count| *count -= 1);
@@ -251,7 +252,7 @@ mod tests {
         assert_eq!(queue.timeout(), Duration::ZERO);
         let mut add = |fence, timeouts: Timeouts, predicted_s| {
             let owner = Arc::new(OperationOwner::new(timeouts));
-            queue.in_flight.insert(Fence(fence), InFlight::new(&owner, "product", COMPUTE, predicted_s));
+            queue.in_flight.insert(Fence(fence), Submission::new(&owner, "product", COMPUTE, predicted_s));
             queue.timeout()
         };
         let brief = Timeouts { watchdog: Duration::from_secs(2), message: None };

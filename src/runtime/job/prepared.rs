@@ -103,7 +103,8 @@ impl<J: Job> Prepared<J> {
         binder: &mut (dyn Binder<'scope> + Send),
         network: Option<&mut NetworkDevice>,
     ) -> Result<ExecOutcome> {
-        self.lock_with_a()?.run(&self.pool, planned, binder, network, None, self.timeouts)
+        let options = self.pool.exec_options(None, self.timeouts);
+        self.lock_with_a()?.run(&self.pool, planned, binder, network, &options)
     }
 
     /// The clock of all reported times.

@@ -192,7 +192,8 @@ impl<J: Job> Prepared<J> {
                     outputs: &outputs,
                 };
                 let mut binder = JobBinder { shared: &shared, planned: &planned };
-                let outcome = locked.run(pool, &planned, &mut binder, None, cancel, *timeouts)?;
+                let options = pool.exec_options(cancel, *timeouts);
+                let outcome = locked.run(pool, &planned, &mut binder, None, &options)?;
                 let round = Round { planned: planned.clone(), outcome };
                 let (complete, cancelled) = (round.outcome.is_complete(), round.outcome.cancelled);
                 let recorded = recovery.record_round(rounds.len(), &round);

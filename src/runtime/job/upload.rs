@@ -46,7 +46,8 @@ impl<J: Job> Uploading<'_, J> {
                 outputs: &outputs,
             };
             let mut binder = JobBinder { shared: &shared, planned: &planned };
-            let outcome = locked.run(pool, &planned, &mut binder, None, None, timeouts)?;
+            let options = pool.exec_options(None, timeouts);
+            let outcome = locked.run(pool, &planned, &mut binder, None, &options)?;
             let round = Round { planned: planned.clone(), outcome };
             Recovery::new(plan, &opened.devices.alive).end_process_if_hung(&round, scope);
             Ok(round)

@@ -1,12 +1,10 @@
 //! The devices of a plan: their descriptions, their clock, and which of them are usable.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, MutexGuard};
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
 
 use super::planned::Planned;
-use crate::device::completion::Timeouts;
 use crate::device::{Completion, Cpu, Description, Device, NetworkDevice, Reports};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, ExecOptions, ExecOutcome, execute};
@@ -90,8 +88,7 @@ impl LockedDevices<'_> {
         planned: &Planned,
         binder: &mut (dyn Binder<'scope> + Send),
         network: Option<&mut NetworkDevice>,
-        cancel: Option<&AtomicBool>,
-        timeouts: Timeouts,
+        options: &ExecOptions<'_>,
     ) -> Result<ExecOutcome> {
         if pool.is_worker() {
             return Err(Error::usage(
@@ -112,12 +109,11 @@ impl LockedDevices<'_> {
             for device in locked {
                 list.push(&mut **device.device());
             }
-            let options = ExecOptions { cancel, timeouts, may_poll: pool.caller_may_spin() };
             if let Some(network) = network {
                 network.report_to(DeviceId(list.len() as u32), sender);
                 list.push(network);
             }
-            execute(planned.graph(), &planned.schedule, &mut list, receiver, binder, &options)
+            execute(planned.graph(), &planned.schedule, &mut list, receiver, binder, options)
         })?;
         for &dead in &outcome.dead {
             self.device(dead).into_iter().for_each(LockedDevice::close);

@@ -8,7 +8,7 @@ use crate::device::{DeviceRows, MemoryRange, Operation, VectorLaunch};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::MultiVector;
-use crate::runtime::devices::COMPUTE;
+use crate::runtime::devices::{COMPUTE, Submission};
 use crate::runtime::vectors::errors::{missing_part, rows_lost};
 use crate::runtime::vectors::host_copy::HostCopy;
 use crate::runtime::vectors::{DevicePart, PartData, RowsOf, Vectors, lock};
@@ -132,8 +132,11 @@ impl<T: Kernels> Vectors<T> {
         let part = &self.distribution.parts[index];
         let Some(device) = part.device() else { return Err(missing_part()) };
         let launch = Operation::VectorLaunch(launch);
-        let queued =
-            device.lock().submit(&part.operations, name, COMPUTE, launch, part.predicted_s(bytes), &[]);
+        let queued = device.lock().submit(
+            Submission::new(&part.operations, name, COMPUTE, part.predicted_s(bytes)),
+            launch,
+            &[],
+        );
         queued.map(drop).map_err(|fault| fault.into_error(&part.name))
     }
 

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::rows;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
-use crate::runtime::devices::{DOWNLOAD, UPLOAD};
+use crate::runtime::devices::{DOWNLOAD, Submission, UPLOAD};
 use crate::runtime::vectors::errors::{missing_part, misuse, unaligned};
 use crate::runtime::vectors::host_copy::{HostCopy, view_rows_mut};
 use crate::runtime::vectors::lock;
@@ -148,7 +148,9 @@ impl<T: Kernels> Vectors<T> {
         let host = PinnedRange { pinned: device.pinned.clone(), begin: 0, end };
         let to = MemoryRange { end, ..device.scratch };
         let upload = Operation::upload(host, to);
-        shared.submit(&part.operations, "numbers", UPLOAD, upload, 1e-5, &[]).map_err(fault)?;
+        shared
+            .submit(Submission::new(&part.operations, "numbers", UPLOAD, 1e-5), upload, &[])
+            .map_err(fault)?;
         shared.drain().map_err(fault)?;
         drop(shared);
         self.check_faults(index)?;
@@ -237,7 +239,9 @@ impl<T: Kernels> Vectors<T> {
             let mut locked = shared.lock();
             let name = if lane == UPLOAD { "copy rows in" } else { "copy rows out" };
             let predicted_s = piece.memory.bytes() as f64 * 2e-11;
-            locked.submit(&part.operations, name, lane, operation, predicted_s, &[]).map_err(fault)?;
+            locked
+                .submit(Submission::new(&part.operations, name, lane, predicted_s), operation, &[])
+                .map_err(fault)?;
             locked.drain().map_err(fault)?;
             drop(locked);
             self.check_faults(index)?;

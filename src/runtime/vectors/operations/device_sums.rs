@@ -15,7 +15,7 @@ use crate::kernel::check::ColumnSums;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::WEIGH_BLOCK_ROWS;
 use crate::matrix::Dtype;
-use crate::runtime::devices::{Allocations, COMPUTE, DOWNLOAD, OpenDevice, UPLOAD};
+use crate::runtime::devices::{Allocations, COMPUTE, DOWNLOAD, OpenDevice, Submission, UPLOAD};
 use crate::runtime::vectors::Vectors;
 use crate::runtime::vectors::errors::{misuse, unaligned};
 
@@ -112,7 +112,8 @@ impl DeviceSums {
         let mut device = self.allocations.device().lock();
         let mut submit = |launch: VectorLaunch, bytes: u64| {
             let (launch, predicted_s) = (Operation::VectorLaunch(launch), part.predicted_s(bytes));
-            let queued = device.submit(&self.operations, "check", COMPUTE, launch, predicted_s, &[]);
+            let queued =
+                device.submit(Submission::new(&self.operations, "check", COMPUTE, predicted_s), launch, &[]);
             queued.map_err(|fault| fault.into_error(&part.name))
         };
         let (mut row, mut block) = (0, 0);
@@ -159,7 +160,8 @@ impl DeviceSums {
         let computed: Vec<Fence> = terms.iter().map(|(_, computed, _)| *computed).collect();
         let host = PinnedRange { pinned: self.pinned.clone(), begin: from.begin, end: from.end };
         let download = Operation::Download(HostTransfer::whole(host, from));
-        let downloaded = device.submit(&self.operations, "check", DOWNLOAD, download, 1e-5, &computed);
+        let downloaded =
+            device.submit(Submission::new(&self.operations, "check", DOWNLOAD, 1e-5), download, &computed);
         device.wait(downloaded.map_err(fault)?).map_err(fault)?;
         let bytes = self.pinned.read().map_err(misuse)?;
         let numbers: &[f64] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;

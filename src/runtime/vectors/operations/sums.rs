@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::{PartialResults, Sum, rows, sums};
 use crate::matrix::{MultiVector, MultiVectorView};
-use crate::runtime::devices::{COMPUTE, DOWNLOAD};
+use crate::runtime::devices::{COMPUTE, DOWNLOAD, Submission};
 use crate::runtime::vectors::errors::{misuse, unaligned};
 use crate::runtime::vectors::ranks::Shape;
 use crate::runtime::vectors::simulated_memory::no_values;
@@ -152,10 +152,15 @@ impl<T: Kernels> Vectors<T> {
         let predicted_s = part.predicted_s(2 * x.memory.bytes());
         let mut shared = device.allocations.device().lock();
         let launch = Operation::VectorLaunch(launch);
-        let computed =
-            shared.submit(&part.operations, name, COMPUTE, launch, predicted_s, &[]).map_err(fault)?;
+        let computed = shared
+            .submit(Submission::new(&part.operations, name, COMPUTE, predicted_s), launch, &[])
+            .map_err(fault)?;
         let download = Operation::Download(HostTransfer::whole(host, from));
-        let queued = shared.submit(&part.operations, "partial sums", DOWNLOAD, download, 1e-5, &[computed]);
+        let queued = shared.submit(
+            Submission::new(&part.operations, "partial sums", DOWNLOAD, 1e-5),
+            download,
+            &[computed],
+        );
         queued.map_err(fault)
     }
 

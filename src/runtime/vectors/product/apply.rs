@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::exec::ExecOutcome;
 use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
-use crate::runtime::devices::COMPUTE;
+use crate::runtime::devices::{COMPUTE, Submission};
 use crate::runtime::job::Scaling;
 use crate::runtime::run::{FaultReport, Planned, Round, RunReport};
 use crate::runtime::vectors::Vectors;
@@ -120,8 +120,11 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
                 for (index, chunk) in prepared.plan().chunks.iter().enumerate() {
                     let operation = run.launch(index, false)?;
                     let predicted_s = chunk.predicted_s;
-                    let queued =
-                        device.submit(&part.operations, "product", COMPUTE, operation, predicted_s, &[]);
+                    let queued = device.submit(
+                        Submission::new(&part.operations, "product", COMPUTE, predicted_s),
+                        operation,
+                        &[],
+                    );
                     queued.map_err(|fault| fault.into_error(&part.name))?;
                 }
                 Ok(())

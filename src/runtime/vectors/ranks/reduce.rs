@@ -47,7 +47,8 @@ impl RankRows {
         let (devices, pool) = (PlanDevices::new(network.clock(), Vec::new()), reductions.runtime.pool());
         network.begin(call);
         let timeouts = Timeouts { message: Some(network.timeout()), ..Timeouts::default() };
-        let outcome = devices.lock().run(pool, planned, &mut binder, Some(&mut network), None, timeouts);
+        let options = pool.exec_options(None, timeouts);
+        let outcome = devices.lock().run(pool, planned, &mut binder, Some(&mut network), &options);
         let round = match outcome {
             Ok(outcome) => Round { planned: planned.clone(), outcome },
             Err(error) => {
