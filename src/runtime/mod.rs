@@ -25,7 +25,7 @@ pub(crate) mod dense;
 pub(crate) mod devices;
 pub(crate) mod job;
 pub(crate) mod open;
-mod options;
+pub(crate) mod options;
 pub(crate) mod product;
 pub(crate) mod run;
 pub(crate) mod spmm;

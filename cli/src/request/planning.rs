@@ -131,13 +131,8 @@ pub fn plan_request<'a, T: Kernels>(
     let runtime = runtime(arguments, session, Clock::start())?;
     let resolved = resolve(arguments, &runtime, session, console, matrix, work.k())?;
     let request = options(arguments, products)?.request(&resolved, work, u64::from(products));
-    let (notes, kinds) = (notes(arguments, &resolved), kinds(&resolved));
+    let (notes, kinds) = (notes(arguments, &resolved), DeviceKinds::of_resolved(&resolved));
     Ok(Requested { request, notes, kinds })
-}
-
-/// The devices, as far as the effect of flags depends on them.
-pub fn kinds(resolved: &ResolvedDevices) -> DeviceKinds {
-    DeviceKinds { has_model: resolved.has_model, ..DeviceKinds::of(&resolved.devices) }
 }
 
 /// Whether a simulated machine is among the devices.

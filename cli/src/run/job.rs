@@ -9,6 +9,7 @@ use super::repeat::{
 use super::report::{self, Done, Outcome};
 use super::request::Request;
 use super::workload::Workload;
+use crate::args::PlanningArguments;
 use crate::args::no_effect::DeviceKinds;
 use crate::console::{Console, check_target};
 use crate::operands::session::Session;
@@ -17,7 +18,9 @@ use crate::request::planning::{self, is_simulated};
 use crate::trace::median_product::describe;
 use rowloom::internal::adapt::ResolvedDevices;
 use rowloom::internal::error::{Error, Result};
+use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::kernel::{KindOfWork, Verification};
+use rowloom::internal::matrix::CsrView;
 use rowloom::internal::plan::{Plan, make};
 use rowloom::internal::runtime::{Runtime, Simulated};
 use rowloom::internal::trace::Clock;
@@ -88,6 +91,16 @@ impl<'a> Job<'a> {
         plan.check_fits(&found, work.k() as u64, work.dtype())
     }
 
+    /// The devices for a product of `matrix` with `k` columns, with `--tune` applied.
+    pub fn resolve_for<T: Kernels>(
+        &self,
+        arguments: &PlanningArguments,
+        matrix: CsrView<'_, T>,
+        k: usize,
+    ) -> Result<ResolvedDevices> {
+        planning::resolve(arguments, &self.runtime, &self.session, Some(self.console), matrix, k)
+    }
+
     /// Plans for the devices of `resolve`, computes in virtual time, reports.
     pub fn simulate(
         mut self,
@@ -106,7 +119,7 @@ impl<'a> Job<'a> {
             }
             None => {
                 let resolved = resolve(&self)?;
-                self.note_flags(planning::kinds(&resolved));
+                self.note_flags(DeviceKinds::of_resolved(&resolved));
                 let times = u64::from(self.request.repeated.repeat);
                 let request = self.request.options.request(&resolved, work.clone(), times);
                 self.session.pool.install(|| make(&request))?

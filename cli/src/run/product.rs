@@ -19,7 +19,7 @@ use crate::measure::used_columns;
 use crate::operands::output::DenseFile;
 use crate::operands::session::{Session, check_intact, features, if_intact, work};
 use crate::operands::x;
-use crate::request::{cluster, plan_file, planning};
+use crate::request::{cluster, plan_file};
 use rowloom::internal::adapt::{Computation, device_ratios};
 use rowloom::internal::cost::LearnedFactors;
 use rowloom::internal::device::Description;
@@ -97,9 +97,7 @@ fn simulate<T: Kernels>(job: Job<'_>, arguments: &RunArguments, a: &Matrix<T>) -
     note.iter().for_each(|note| job.console.note(note));
     let work = work(&matrix, &a.loaded.info, k)?;
     let workload = a.workload(arguments, session, k, "not needed");
-    job.simulate(work, workload, a.load_s, |job| {
-        planning::resolve(&arguments.planning, &job.runtime, &job.session, Some(job.console), matrix, k)
-    })
+    job.simulate(work, workload, a.load_s, |job| job.resolve_for(&arguments.planning, matrix, k))
 }
 
 /// Plans, multiplies, verifies, writes Y and reports.
@@ -181,9 +179,8 @@ fn build<'a, T: Kernels>(
             (builder.plan(plan.clone()), Some(DeviceKinds::of_plan(plan)))
         }
         None if planning.tune || planning.devices != Devices::Auto => {
-            let resolved =
-                planning::resolve(planning, &job.runtime, &job.session, Some(job.console), matrix, k)?;
-            let kinds = planning::kinds(&resolved);
+            let resolved = job.resolve_for(planning, matrix, k)?;
+            let kinds = DeviceKinds::of_resolved(&resolved);
             (builder.resolved(resolved), Some(kinds))
         }
         None => (builder, None),

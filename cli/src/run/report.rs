@@ -457,7 +457,8 @@ pub fn config(outcome: &Outcome<'_>) -> Value {
     let (repeated, execution) = (request.repeated, request.execution);
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let used: Vec<&str> = plan.computing().map(|device| outcome.device_name(device)).collect();
-    let mut config = json!({
+    let mut config = execution.limits();
+    let flags = json!({
         "output": path(&workload.output),
         "verify": repeated.verify,
         "repeat": repeated.repeat,
@@ -469,19 +470,14 @@ pub fn config(outcome: &Outcome<'_>) -> Value {
         "dtype": plan.dtype,
         "mode": plan.mode,
         "chunks": plan.chunks.len(),
-        "chunk_bytes": execution.chunk_bytes,
-        "cpu_share": execution.cpu_share,
-        "transfer": execution.transfer,
         "check": execution.check,
-        "mem_limit": execution.mem_limit,
         "kernel": workload.kernel,
-        "reproducible": execution.reproducible,
-        "model": execution.model,
-        "no_refine": execution.no_refine,
         "trace": path(&repeated.trace),
     });
-    if let (Value::Object(config), Value::Object(own)) = (&mut config, &workload.config) {
-        config.extend(own.clone());
+    for keys in [flags, workload.config.clone()] {
+        if let Value::Object(keys) = keys {
+            config.extend(keys);
+        }
     }
-    config
+    Value::Object(config)
 }
