@@ -3,7 +3,6 @@
 //! Every edge is a data dependency: X, a chunk of A, a slice of Y, or a partial sum. Strands take slots in the order of pool
 //! numbers (page-locked in, A, Y, page-locked out), so no two strands can deadlock.
 
-use super::build_x::XBlock;
 use super::data::{Chunk, Mode, Plan, XPlan, XRows};
 use super::outputs::Outputs;
 use super::predict::{Steps, cpu_bytes};
@@ -121,6 +120,16 @@ impl Plan {
     pub fn prepare_graph(&self, to: &[bool]) -> PlannedGraph {
         Builder::new(self).prepare_graph(to)
     }
+}
+
+/// A block of X on a device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct XBlock {
+    pub(super) rows: XRows,
+    /// All of X on the device.
+    pub(super) whole: Access,
+    /// `None` where the device holds it already.
+    pub(super) upload: Option<TaskId>,
 }
 
 pub(super) struct Builder<'a> {

@@ -300,6 +300,11 @@ impl Plan {
 }
 
 impl Chunk {
+    /// The row of X before which all rows that it needs are.
+    pub(super) fn last_row_of_x(&self) -> u64 {
+        self.x_rows.map_or(u64::MAX, |rows| rows.end)
+    }
+
     /// Rows of Y, or of partial sums, that it computes.
     pub fn slice_rows(&self) -> u64 {
         self.rows.slice_rows() as u64

@@ -12,7 +12,7 @@ use super::draft::{Division, Draft};
 use super::interior::interior_apart;
 use super::memory::{Need, RING_SLOTS, budget, divide};
 use super::request::DeviceSpec;
-use super::resident::ResidentLayout;
+use super::request::ResidentLayout;
 use crate::error::{Advice, Bytes, Error, Result};
 use crate::work::{ChunkRows, Combine, Position, PositionRange, XChoice, XOrder};
 

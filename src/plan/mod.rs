@@ -42,8 +42,7 @@ pub use device_counts::{DeviceCount, compare_device_counts};
 pub use explain::Limit;
 pub use make::make;
 pub use remaining::Remaining;
-pub use request::{DeviceSpec, PlanRequest};
-pub use resident::ResidentLayout;
+pub use request::{DeviceSpec, PlanRequest, ResidentLayout};
 pub use vectors::make_on_vectors;
 
 #[cfg(test)]

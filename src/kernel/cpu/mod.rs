@@ -7,6 +7,7 @@
 mod grouping;
 mod hub_rows;
 mod observed;
+mod piece;
 mod product;
 mod row_layout;
 mod rows_plan;
