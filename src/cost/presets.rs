@@ -312,8 +312,6 @@ mod tests {
     use super::super::Load;
     use super::super::shapes::{SHAPES, are_valid};
     use super::*;
-    use crate::kernel::vectors::{VectorKernel, VectorShape};
-    use crate::matrix::Dtype;
 
     #[test]
     fn every_description_is_valid() {
@@ -447,23 +445,6 @@ mod tests {
             assert!((scaled.kernel_s(&load) / profile.kernel_s(&load) - 2.0).abs() < 1e-9);
             let copied = |profile: &Profile| profile.upload_s(1 << 40) + profile.download_s(1 << 40);
             assert!(profile.link.is_none() || (copied(&scaled) / copied(&profile) - 2.0).abs() < 1e-3);
-        }
-    }
-
-    #[test]
-    fn an_operation_on_multivectors_takes_the_time_of_its_bytes_and_of_a_launch() {
-        let profile = preset("h200").unwrap().gpus.remove(0);
-        let shape = VectorShape { rows: 1_000_000, x_columns: 32, y_columns: 32 };
-        let seconds = |kernel| profile.vector_kernel_s(kernel, Dtype::F64, shape) - profile.launch_us * 1e-6;
-        let array_s = 256e6 / (profile.stream_gb_per_s * 1e9);
-        for (kernel, arrays) in [
-            (VectorKernel::Fill, 1.0),
-            (VectorKernel::Scale, 2.0),
-            (VectorKernel::Copy, 2.0),
-            (VectorKernel::Axpby, 3.0),
-            (VectorKernel::Gram32, 2.0),
-        ] {
-            assert!((seconds(kernel) / array_s - arrays).abs() < 1e-9, "{kernel:?}");
         }
     }
 

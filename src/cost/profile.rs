@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use super::form::Form;
 use crate::kernel::cuda::CudaKernel;
 use crate::kernel::cuda::Variant;
-use crate::kernel::vectors::{VectorKernel, VectorShape};
 use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
 
@@ -191,11 +190,6 @@ impl Profile {
     /// Seconds of `flops` floating-point operations at `efficiency` times the peak rate.
     pub fn arithmetic_s(&self, flops: f64, efficiency: f64, dtype: Dtype) -> f64 {
         flops / (self.gflop_per_s(dtype) * 1e9 * efficiency).max(1.0)
-    }
-
-    /// Predicted seconds of a kernel on multivectors, which reads and writes each element once.
-    pub fn vector_kernel_s(&self, kernel: VectorKernel, dtype: Dtype, shape: VectorShape) -> f64 {
-        self.launch_us * 1e-6 + seconds(kernel.moved_bytes(dtype, shape), self.stream_gb_per_s)
     }
 
     /// The same device with all of its times multiplied by `factor`; below 1 it is faster.

@@ -285,13 +285,6 @@ pub fn coo_to_ell_unpadded<T: Scalar>(coo: &Coo<T>) -> Result<EllUnpadded<T>> {
     csr_to_ell_unpadded(&coo_to_csr(coo)?.0.view())
 }
 
-/// Converts to COO, row by row.
-pub fn csr_to_coo<T: Scalar>(csr: &CsrView<'_, T>) -> Result<Coo<T>> {
-    let row_indices = expand_pointers(csr.row_pointers())?;
-    let (columns, values) = entries(csr);
-    Coo::try_new(csr.rows(), csr.cols(), row_indices, copy(columns)?, copy(values)?)
-}
-
 /// Converts to padded ELLPACK; an error if it needs more than `memory_limit_bytes`.
 pub fn csr_to_ell_padded<T: Scalar>(csr: &CsrView<'_, T>, memory_limit_bytes: u64) -> Result<EllPadded<T>> {
     let rows = csr.rows();

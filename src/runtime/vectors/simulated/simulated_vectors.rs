@@ -55,13 +55,6 @@ pub struct TimeParts {
     pub network_bytes: u64,
 }
 
-impl TimeParts {
-    /// The share of the product in which the exchange is not hidden behind kernels.
-    pub fn exposed_share(&self) -> f64 {
-        (self.packing_s + self.bandwidth_s + self.latency_s) / self.product_s.max(f64::MIN_POSITIVE)
-    }
-}
-
 impl SimulatedVectors {
     /// The product of a plan for vectors that stay on simulated devices. Runs in the rayon pool that calls it.
     pub fn new(plan: Plan, work: &Work<'_>) -> Result<Self> {
