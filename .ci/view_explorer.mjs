@@ -1,25 +1,14 @@
 // Opens performance explorers in a real browser and uses them as a reader would; .ci/view_explorer runs this.
-import { mkdirSync, statSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import path from 'node:path';
-import { pathToFileURL } from 'node:url';
+import { statSync } from 'node:fs';
+import { DESK, SMALL, background, checkGround, scheme, settle, useAll } from './pages.mjs';
 
-const puppeteer = createRequire(path.join(path.resolve(process.env.VIEWERS), 'package.json'))('puppeteer-core');
-const DESK = { width: 1280, height: 900 };
-const TABLET = { width: 800, height: 1000 };
-const PHONE = { width: 360, height: 740, isMobile: true, hasTouch: true, deviceScaleFactor: 2 };
 const MAX_BYTES = 3_000_000;
 /** Until the page is drawn and answers, and until a change of a filter is drawn. */
 const MAX_READY_MS = 1000;
 const MAX_UPDATE_MS = 500;
 /** Pages are opened so many times; the fastest counts, since other programs may be running. */
 const OPENED = 3;
-const MOST_COMPLAINTS = 12;
 
-const scheme = (page, value) => page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value }]);
-const settle = (page) => page.evaluate(() => new Promise((done) => {
-  requestAnimationFrame(() => requestAnimationFrame(done));
-}));
 const text = (page, selector) => page.$eval(selector, (one) => one.innerText);
 const summary = (page) => text(page, '#summary');
 const shownPoints = async (page) => Number((/of ([\d\s\u202f]+) points?/.exec(await summary(page))?.[1] ?? '0').replace(/\D/g, ''));
@@ -197,17 +186,16 @@ async function explore(page, url, file, complain, save) {
   if (colours < 10) complain(`only ${colours} colours are drawn`);
   await page.evaluate(() => window.scrollTo(0, 0));
   await settle(page);
-  const light = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await background(page);
   await save('light');
   await scheme(page, 'dark');
   await settle(page);
-  const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-  const brightness = (colour) => colour.match(/\d+/g).slice(0, 3).reduce((sum, one) => sum + Number(one), 0);
-  if (brightness(dark) > 150 || brightness(light) < 600) complain(`the ground is ${light}, and ${dark} in the dark`);
+  const dark = await background(page);
+  checkGround(light, dark, complain);
   await save('dark');
 
   await scheme(page, 'light');
-  for (const [name, size] of Object.entries({ tablet: TABLET, phone: PHONE })) {
+  for (const [name, size] of SMALL) {
     await page.setViewport(size);
     await opened(page, url);
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
@@ -235,48 +223,4 @@ async function explore(page, url, file, complain, save) {
   return `${statSync(file).size} bytes, ready after ${ready.toFixed(0)} ms, a choice takes ${update.toFixed(0)} ms, ${tried} choices, ${chips} filters`;
 }
 
-const words = process.argv.slice(2);
-const folder = words[0] === '--pictures' ? words.splice(0, 2)[1] : undefined;
-if (words.length === 0) {
-  console.error('usage: view_explorer [--pictures FOLDER] EXPLORER.html...');
-  process.exit(2);
-}
-if (folder) mkdirSync(folder, { recursive: true });
-const browser = await puppeteer.launch({
-  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-  args: ['--no-sandbox', '--disable-dev-shm-usage'],
-});
-let faults = 0;
-for (const file of words) {
-  const page = await browser.newPage();
-  let complaints = 0;
-  const complain = (what) => {
-    complaints += 1;
-    if (complaints <= MOST_COMPLAINTS) console.error(`${file}: ${what}`);
-  };
-  const url = pathToFileURL(path.resolve(file)).href;
-  page.on('pageerror', (error) => complain(`an error in the page: ${error.message}`));
-  page.on('console', (message) => {
-    if (['error', 'warn', 'warning'].includes(message.type())) complain(`the console says: ${message.text()}`);
-  });
-  page.on('dialog', (dialog) => { complain(`a dialog: ${dialog.message()}`); dialog.dismiss(); });
-  page.on('request', (request) => {
-    if (request.url() !== url) complain(`asks for ${request.url()}`);
-  });
-  const save = async (name) => {
-    if (!folder) return;
-    const target = path.join(folder, `${path.basename(file).replace(/\.\w+$/, '')}-${name}.png`);
-    await page.screenshot({ path: target, fullPage: true });
-  };
-  let done = '';
-  try {
-    done = await explore(page, url, file, complain, save);
-  } catch (error) {
-    complain(error.stack);
-  }
-  await page.close();
-  faults += complaints;
-  if (complaints === 0) console.log(`${file}: ${done}`);
-}
-await browser.close();
-process.exit(faults === 0 ? 0 : 1);
+await useAll('view_explorer [--pictures FOLDER] EXPLORER.html...', explore);

@@ -1,19 +1,5 @@
 // Opens reports in a real browser and uses them as a reader would; .ci/view_report runs this.
-import { mkdirSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import path from 'node:path';
-import { pathToFileURL } from 'node:url';
-
-const puppeteer = createRequire(path.join(path.resolve(process.env.VIEWERS), 'package.json'))('puppeteer-core');
-const DESK = { width: 1280, height: 900 };
-const TABLET = { width: 800, height: 1000 };
-const PHONE = { width: 360, height: 740, isMobile: true, hasTouch: true, deviceScaleFactor: 2 };
-const MOST_COMPLAINTS = 12;
-
-const scheme = (page, value) => page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value }]);
-const settle = (page) => page.evaluate(() => new Promise((done) => {
-  requestAnimationFrame(() => requestAnimationFrame(done));
-}));
+import { DESK, SMALL, background, checkGround, scheme, settle, useAll } from './pages.mjs';
 
 /** Pictures without a size, text outside its picture, and texts that lie on one another. */
 function faultsOfPictures() {
@@ -266,7 +252,7 @@ async function report(page, url, complain, save) {
   await settle(page);
   await pictures(page, complain, 'desk');
   await tablesFit(page, complain);
-  const light = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await background(page);
   await save('light');
   const counts = {
     figures: await tips(page, complain),
@@ -283,13 +269,12 @@ async function report(page, url, complain, save) {
   await scheme(page, 'dark');
   await page.goto(url);
   await settle(page);
-  const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-  const brightness = (colour) => colour.match(/\d+/g).slice(0, 3).reduce((sum, one) => sum + Number(one), 0);
-  if (brightness(dark) > 150 || brightness(light) < 600) complain(`the ground is ${light}, and ${dark} in the dark`);
+  const dark = await background(page);
+  checkGround(light, dark, complain);
   await save('dark');
 
   await scheme(page, 'light');
-  for (const [name, size] of Object.entries({ tablet: TABLET, phone: PHONE })) {
+  for (const [name, size] of SMALL) {
     await page.setViewport(size);
     await page.goto(url);
     await settle(page);
@@ -319,50 +304,5 @@ async function picture(page, url, complain, save) {
   return 'a picture';
 }
 
-const words = process.argv.slice(2);
-const folder = words[0] === '--pictures' ? words.splice(0, 2)[1] : undefined;
-if (words.length === 0) {
-  console.error('usage: view_report [--pictures FOLDER] REPORT.html|PICTURE.svg...');
-  process.exit(2);
-}
-if (folder) mkdirSync(folder, { recursive: true });
-const browser = await puppeteer.launch({
-  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-  args: ['--no-sandbox', '--disable-dev-shm-usage'],
-});
-let faults = 0;
-for (const file of words) {
-  const page = await browser.newPage();
-  let complaints = 0;
-  const complain = (what) => {
-    complaints += 1;
-    if (complaints <= MOST_COMPLAINTS) console.error(`${file}: ${what}`);
-  };
-  const url = pathToFileURL(path.resolve(file)).href;
-  page.on('pageerror', (error) => complain(`an error in the page: ${error.message}`));
-  page.on('console', (message) => {
-    if (['error', 'warn', 'warning'].includes(message.type())) complain(`the console says: ${message.text()}`);
-  });
-  page.on('dialog', (dialog) => { complain(`a dialog: ${dialog.message()}`); dialog.dismiss(); });
-  page.on('request', (request) => {
-    if (request.url() !== url) complain(`asks for ${request.url()}`);
-  });
-  const save = async (name, selector) => {
-    if (!folder) return;
-    const target = path.join(folder, `${path.basename(file).replace(/\.\w+$/, '')}-${name}.png`);
-    const element = selector ? await page.$(selector) : null;
-    if (element) await element.screenshot({ path: target });
-    else if (!selector) await page.screenshot({ path: target, fullPage: true });
-  };
-  let done = '';
-  try {
-    done = await (file.endsWith('.svg') ? picture : report)(page, url, complain, save);
-  } catch (error) {
-    complain(error.stack);
-  }
-  await page.close();
-  faults += complaints;
-  if (complaints === 0) console.log(`${file}: ${done}`);
-}
-await browser.close();
-process.exit(faults === 0 ? 0 : 1);
+await useAll('view_report [--pictures FOLDER] REPORT.html|PICTURE.svg...', (page, url, file, complain, save) => (
+  (file.endsWith('.svg') ? picture : report)(page, url, complain, save)));

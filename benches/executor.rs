@@ -8,7 +8,7 @@ use std::time::Instant;
 use crossbeam::channel::unbounded;
 use rowloom::internal::device::simulated::{SimulatedDevice, SimulatedSpec, Simulation};
 use rowloom::internal::device::{Device, Operation, Reports};
-use rowloom::internal::exec::{Binder, ExecOptions, HeldSlots, Schedule, execute};
+use rowloom::internal::exec::{Binder, ExecOptions, HeldSlots, TaskSchedule, execute};
 use rowloom::internal::graph::{
     Access, BufferId, Demand, DeviceId, Graph, GraphBuilder, PoolId, Role, StrandId, Task, TaskId, TaskKind,
 };
@@ -127,7 +127,7 @@ fn main() -> rowloom::Result<()> {
         graph.validate().map_err(|unsound| unsound.into_error())?;
         let validate_s = begin.elapsed().as_secs_f64();
         let begin = Instant::now();
-        let schedule = Schedule::new(&graph)?;
+        let schedule = TaskSchedule::new(&graph)?;
         let schedule_s = begin.elapsed().as_secs_f64();
 
         let (sender, completions) = unbounded();

@@ -7,7 +7,7 @@ from texts import ROOT, expect, files, read
 
 READMES = ["README.md", "CONTRIBUTING.md", "configs/README.md", "kernels/README.md", "traces/README.md", "benches/fit/README.md"]
 # The code of automatic devices, whose constants docs/planner.md lists.
-AUTOMATIC_DEVICES = ["adapt/course", "runtime/product/adaptation/mod", "runtime/product/adaptation/opening", "runtime/product/adaptation/sharing"]
+AUTOMATIC_DEVICES = ["adapt/processor_choice", "runtime/product/adaptation/mod", "runtime/product/adaptation/opening", "runtime/product/adaptation/sharing"]
 
 
 def documents():

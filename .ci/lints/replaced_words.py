@@ -5,7 +5,7 @@ from texts import flowing, line_of, texts, words
 # Identifiers that name a mood or an impression, each with its replacement.
 NAMES = {
     "ALIKE": "a similarity, by its role",
-    "Fleet": "OpenDevices",
+    "Fleet": "PlanDevices",
     "HOPED": "a constant by its role and unit",
     "Lender": "BorrowedBytes",
     "Lending": "BorrowScope",

@@ -107,9 +107,9 @@ impl Operation {
         z: &mut Vectors<T>,
         old: &mut [T],
         other: &[T],
-        k: usize,
         random: &mut Random,
     ) -> Result<Vec<T>, String> {
+        let k = y.columns();
         let failed = |error: rowloom::Error| format!("error: {error}");
         let (rows, zero) = (old.len() / k, <T as Real>::rounded(0.0));
         let each = |value: &dyn Fn(usize, T, T) -> T| {

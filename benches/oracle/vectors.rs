@@ -137,8 +137,7 @@ impl VectorsRequest {
                     std::mem::swap(&mut mirror.z, &mut mirror.y);
                 }
                 operation => {
-                    let expected =
-                        operation.apply(&mut y, &mut z, &mut mirror.y, &mirror.z, k, &mut random)?;
+                    let expected = operation.apply(&mut y, &mut z, &mut mirror.y, &mirror.z, &mut random)?;
                     let found = values_of(&self.read(&y)?, rows);
                     operations::compare(operation.name(), &found, &expected)?;
                     mirror.y = found;

@@ -61,7 +61,7 @@ pub use trace::host_spans::{HostSpans, PROGRAM};
 
 use args::{hints, json_flag};
 use console::interrupt::Interrupt;
-use console::launch::Launch;
+use console::launch::MpiLaunch;
 use rayon::ThreadPoolBuilder;
 
 use rowloom::internal::error::{Error, Result};
@@ -103,7 +103,7 @@ fn wrong_usage(words: &[OsString], reason: String) -> clap::Error {
 
 /// Whether this process prints nothing, since rank 0 of its job prints for all.
 pub fn is_silent() -> bool {
-    Launch::is_silent()
+    MpiLaunch::is_silent()
 }
 
 /// Runs a command.
@@ -112,7 +112,7 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
     limit_global_pool()?;
     paths::check(command)?;
     console.check_json_target()?;
-    if let Some(launch) = Launch::detect() {
+    if let Some(launch) = MpiLaunch::detect() {
         launch.check(command)?;
         #[cfg(feature = "mpi")]
         if let Command::Run(arguments) = command {

@@ -3,22 +3,22 @@
 //! Everything here is a function of plans, times and requests. It opens no device and reads no clock, so simulated times test it.
 //!
 //! Products are never computed for measurement alone: the first products of a user run on the CPU while the GPUs are opened, then on
-//! the GPUs, then on both, as far as the products that remain pay for each change ([`Course`]).
+//! the GPUs, then on both, as far as the products that remain pay for each change ([`ProcessorChoice`]).
 
-mod course;
 #[cfg(test)]
 mod fixture;
-mod learned;
+mod processor_choice;
+mod product_times;
 mod rates;
 mod refinement;
 mod sharing;
 mod tuning;
 
-pub use course::{Alternative, Course, Processors};
-pub use learned::{Learned, LearnedKey};
-pub use rates::{Resolved, restricted_to, scale_times};
+pub use processor_choice::{Alternative, ProcessorChoice, Processors};
+pub use product_times::{ProductKey, ProductTimes};
+pub use rates::{ResolvedDevices, restricted_to, scale_times};
 pub use refinement::{Computation, device_ratios};
 pub use sharing::{
     DeviceObservation, Observation, corrected_by, is_shared, moved_share, raise_memory_bandwidth,
 };
-pub use tuning::{KERNELS_TO_TIME, Tuned, correct_profile, kernels_to_time};
+pub use tuning::{FormTimes, KERNELS_TO_TIME, correct_profile, kernels_to_time};

@@ -2,21 +2,21 @@
 
 use std::path::PathBuf;
 
-use crate::cost::{Cluster, Correction, HostRates, Profile};
+use crate::cost::{Correction, HostRates, Profile, SimulatedCluster};
 use crate::kernel::{KernelId, Processor};
 use crate::plan::{DeviceSpec, PlanRequest};
 
 /// The devices that may compute, and the memory they share.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Resolved {
+pub struct ResolvedDevices {
     /// The devices, in the order of their list.
     pub devices: Vec<DeviceSpec>,
     /// Rates of the host's memory.
     pub host: HostRates,
     /// The nodes and the network, if the devices are those of a simulated cluster.
-    pub cluster: Option<Cluster>,
+    pub cluster: Option<SimulatedCluster>,
     /// The file of factors that runs learn; `None` where none are kept.
-    pub refined: Option<PathBuf>,
+    pub factors_path: Option<PathBuf>,
     /// Whether a cost model of this machine is used.
     pub has_model: bool,
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::learned::cache_folder;
+use super::product_times::cache_folder;
 use crate::cost::{Correction, Form, Profile};
 use crate::files;
 use crate::kernel::KernelId;
@@ -17,7 +17,7 @@ pub const KERNELS_TO_TIME: usize = 3;
 
 /// The measured times of one product on one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Tuned {
+pub struct FormTimes {
     /// The matrix.
     pub matrix: Fingerprint,
     /// Columns of X.
@@ -76,7 +76,7 @@ pub fn correct_profile(
     profile.corrections = own.chain(others).collect();
 }
 
-impl Tuned {
+impl FormTimes {
     /// The path of its file in a folder.
     fn path(&self, folder: &Path) -> PathBuf {
         let Self { matrix, k, dtype, device, threads, .. } = self;
@@ -171,7 +171,7 @@ mod tests {
     fn stored_times_belong_to_one_product_on_one_device() {
         let folder = tempfile::tempdir().unwrap();
         let forms: Vec<(Form, f64)> = forms().3.into_iter().map(|form| (form, 0.25)).collect();
-        let tuned = Tuned {
+        let times = FormTimes {
             matrix: Fingerprint { kind: "spmm".into(), rows: 5, cols: 6, entries: 7, hash: "0011".into() },
             k: K,
             dtype: Dtype::F64,
@@ -179,21 +179,21 @@ mod tests {
             threads: 0,
             forms: Vec::new(),
         };
-        assert_eq!(tuned.load_from(folder.path()), None);
-        Tuned { forms: forms.clone(), ..tuned.clone() }.save_in(folder.path());
-        assert_eq!(tuned.load_from(folder.path()), Some(forms));
+        assert_eq!(times.load_from(folder.path()), None);
+        FormTimes { forms: forms.clone(), ..times.clone() }.save_in(folder.path());
+        assert_eq!(times.load_from(folder.path()), Some(forms));
         let others = [
-            Tuned { k: 9, ..tuned.clone() },
-            Tuned { dtype: Dtype::F32, ..tuned.clone() },
-            Tuned { threads: 2, ..tuned.clone() },
-            Tuned { device: "h100".into(), ..tuned.clone() },
+            FormTimes { k: 9, ..times.clone() },
+            FormTimes { dtype: Dtype::F32, ..times.clone() },
+            FormTimes { threads: 2, ..times.clone() },
+            FormTimes { device: "h100".into(), ..times.clone() },
             // The same row pointers with other columns give the same file name.
-            Tuned { matrix: Fingerprint { cols: 60, ..tuned.matrix.clone() }, ..tuned.clone() },
+            FormTimes { matrix: Fingerprint { cols: 60, ..times.matrix.clone() }, ..times.clone() },
         ];
         for other in others {
             assert_eq!(other.load_from(folder.path()), None, "{other:?}");
         }
-        std::fs::write(tuned.path(folder.path()), "{").unwrap();
-        assert_eq!(tuned.load_from(folder.path()), None, "a damaged file is ignored");
+        std::fs::write(times.path(folder.path()), "{").unwrap();
+        assert_eq!(times.load_from(folder.path()), None, "a damaged file is ignored");
     }
 }

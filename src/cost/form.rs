@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::profile::Profile;
 use crate::kernel::cuda::{Constant, CudaKernel, Layout, Variant};
 use crate::kernel::{KernelId, Order, Processor};
 use crate::matrix::Dtype;
@@ -51,18 +50,6 @@ impl Form {
     /// Whether it reads X stored by columns.
     pub fn transposes_x(&self) -> bool {
         CudaKernel::of(self.kernel).is_ok_and(CudaKernel::transposes_x)
-    }
-
-    /// Whether a GPU can run it with `k` columns.
-    pub fn is_available(&self, device: &Profile, dtype: Dtype, k: u64) -> bool {
-        let Ok(kernel) = CudaKernel::of(self.kernel) else {
-            let is_installed = self.kernel != KernelId::Cublas || device.cublas;
-            return is_installed && self.processor() == Processor::Gpu && self.variant == Variant::PLAIN;
-        };
-        let built_in = kernel.forms(dtype, k, false).contains(&self.variant)
-            || kernel.variants_for(dtype, k).any(|form| *form == self.variant);
-        let compiled = || kernel.forms(dtype, k, true).contains(&self.variant);
-        built_in || (device.compiles && compiled())
     }
 
     /// The forms of `kernel` for `k` columns that a device can run: all that can be compiled where it `compiles`, else the

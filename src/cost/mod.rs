@@ -6,21 +6,21 @@
 
 mod cards;
 mod form;
+mod learned_factors;
 mod model;
 mod network;
 mod presets;
 mod profile;
-mod refined;
 mod shapes;
 
 pub use cards::{CardFacts, card_profile};
 pub use form::{Candidate, Choice, Form, StoredForm};
+pub use learned_factors::LearnedFactors;
 pub use model::{DeviceModel, Model};
-pub use network::{Cluster, Network};
+pub use network::{Network, SimulatedCluster};
 pub use presets::{
     Preset, cpu_profile, emulated_profile, host_rates, preset, preset_names, preset_on, rank_count,
     ranks_of_host,
 };
 pub use profile::{Correction, HostRates, Link, Load, Profile, VALID_RATES};
-pub use refined::Refined;
 pub use shapes::{SHAPES, WEIGHTS_PER_SHAPE};

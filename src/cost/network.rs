@@ -99,7 +99,7 @@ impl Network {
 /// Equal nodes and the network between them; or equal ranks that share the CPU of one host, as nodes without GPUs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Cluster {
+pub struct SimulatedCluster {
     /// Number of nodes.
     pub nodes: u32,
     /// GPUs of each node. In a plan they follow the host, node by node. 0 where each node is a rank that computes on its share of a CPU.
@@ -110,7 +110,7 @@ pub struct Cluster {
     pub network: Network,
 }
 
-impl Cluster {
+impl SimulatedCluster {
     /// Whether its nodes are ranks that share the CPU of a host.
     pub fn has_cpu_ranks(&self) -> bool {
         self.gpus_per_node == 0
@@ -178,7 +178,7 @@ mod tests {
     fn devices_follow_the_host_node_by_node() {
         let host = HostRates { cores: 1, memory_gb_per_s: 1.0, copy_gb_per_s: 1.0 };
         let network = Network::named(DEFAULT_NETWORK).unwrap();
-        let cluster = Cluster { nodes: 3, gpus_per_node: 4, host, network };
+        let cluster = SimulatedCluster { nodes: 3, gpus_per_node: 4, host, network };
         let nodes: Vec<usize> = (0..=12).map(|device| cluster.node(device)).collect();
         assert_eq!(nodes, [0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
     }

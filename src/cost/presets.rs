@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::network::{Cluster, DEFAULT_NETWORK, NETWORK_OF_A_HOST, Network};
+use super::network::{DEFAULT_NETWORK, NETWORK_OF_A_HOST, Network, SimulatedCluster};
 use super::profile::{HostRates, Link, Profile};
 use crate::error::{Error, Result};
 use crate::kernel::Processor;
@@ -43,7 +43,7 @@ pub struct Preset {
     /// The GPUs, all of one kind.
     pub gpus: Vec<Profile>,
     /// The nodes and their network, if it is a cluster.
-    pub cluster: Option<Cluster>,
+    pub cluster: Option<SimulatedCluster>,
 }
 
 /// The content of a machine description.
@@ -160,7 +160,7 @@ pub fn ranks_of_host(
         ..cpu.scaled(shares)
     };
     let network = Network::named(network.unwrap_or(NETWORK_OF_A_HOST))?;
-    let cluster = Cluster { nodes: ranks, gpus_per_node: 0, host: of_rank, network };
+    let cluster = SimulatedCluster { nodes: ranks, gpus_per_node: 0, host: of_rank, network };
     Ok(Preset {
         name: name.into(),
         host: host.clone(),
@@ -207,7 +207,7 @@ pub fn preset_on(name: &str, network: Option<&str>) -> Result<Preset> {
         copy_gb_per_s: file.host.copy_gb_per_s,
     };
     let cluster = match (is_cluster, network) {
-        (true, network) => Some(Cluster {
+        (true, network) => Some(SimulatedCluster {
             nodes: count,
             gpus_per_node: file.gpus,
             host: node.clone(),
@@ -312,8 +312,6 @@ mod tests {
     use super::super::Load;
     use super::super::shapes::{SHAPES, are_valid};
     use super::*;
-    use crate::kernel::vectors::{VectorKernel, VectorShape};
-    use crate::matrix::Dtype;
 
     #[test]
     fn every_description_is_valid() {
@@ -447,23 +445,6 @@ mod tests {
             assert!((scaled.kernel_s(&load) / profile.kernel_s(&load) - 2.0).abs() < 1e-9);
             let copied = |profile: &Profile| profile.upload_s(1 << 40) + profile.download_s(1 << 40);
             assert!(profile.link.is_none() || (copied(&scaled) / copied(&profile) - 2.0).abs() < 1e-3);
-        }
-    }
-
-    #[test]
-    fn an_operation_on_multivectors_takes_the_time_of_its_bytes_and_of_a_launch() {
-        let profile = preset("h200").unwrap().gpus.remove(0);
-        let shape = VectorShape { rows: 1_000_000, x_columns: 32, y_columns: 32 };
-        let seconds = |kernel| profile.vector_kernel_s(kernel, Dtype::F64, shape) - profile.launch_us * 1e-6;
-        let array_s = 256e6 / (profile.stream_gb_per_s * 1e9);
-        for (kernel, arrays) in [
-            (VectorKernel::Fill, 1.0),
-            (VectorKernel::Scale, 2.0),
-            (VectorKernel::Copy, 2.0),
-            (VectorKernel::Axpby, 3.0),
-            (VectorKernel::Gram32, 2.0),
-        ] {
-            assert!((seconds(kernel) / array_s - arrays).abs() < 1e-9, "{kernel:?}");
         }
     }
 

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::form::Form;
+use crate::kernel::cuda::CudaKernel;
 use crate::kernel::cuda::Variant;
-use crate::kernel::vectors::{VectorKernel, VectorShape};
 use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
 
@@ -192,11 +192,6 @@ impl Profile {
         flops / (self.gflop_per_s(dtype) * 1e9 * efficiency).max(1.0)
     }
 
-    /// Predicted seconds of a kernel on multivectors, which reads and writes each element once.
-    pub fn vector_kernel_s(&self, kernel: VectorKernel, dtype: Dtype, shape: VectorShape) -> f64 {
-        self.launch_us * 1e-6 + seconds(kernel.moved_bytes(dtype, shape), self.stream_gb_per_s)
-    }
-
     /// The same device with all of its times multiplied by `factor`; below 1 it is faster.
     pub fn scaled(&self, factor: f64) -> Self {
         let mut scaled = self.clone();
@@ -273,6 +268,20 @@ impl HostRates {
     /// Seconds to read or write bytes of the host's memory.
     pub fn memory_s(&self, bytes: u64) -> f64 {
         seconds(bytes, self.memory_gb_per_s)
+    }
+}
+
+impl Form {
+    /// Whether a GPU can run it with `k` columns.
+    pub fn is_available(&self, device: &Profile, dtype: Dtype, k: u64) -> bool {
+        let Ok(kernel) = CudaKernel::of(self.kernel) else {
+            let is_installed = self.kernel != KernelId::Cublas || device.cublas;
+            return is_installed && self.processor() == Processor::Gpu && self.variant == Variant::PLAIN;
+        };
+        let built_in = kernel.forms(dtype, k, false).contains(&self.variant)
+            || kernel.variants_for(dtype, k).any(|form| *form == self.variant);
+        let compiled = || kernel.forms(dtype, k, true).contains(&self.variant);
+        built_in || (device.compiles && compiled())
     }
 }
 

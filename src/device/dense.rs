@@ -1,6 +1,8 @@
 //! Launches of kernels on dense matrices in a device's memory: products, and sums of columns.
 
-use super::operation::{Argument, EntryLaunch, LibraryGemm, MemoryRange, Operation};
+use super::host_transfer::MemoryRange;
+use super::launch::{Argument, EntryLaunch};
+use super::operation::{LibraryGemm, Operation};
 use super::vectors::DeviceRows;
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{EntryPoint, Parameter};

@@ -31,6 +31,8 @@ mod direct;
 pub mod emulated;
 mod emulated_options;
 mod foreign;
+mod host_transfer;
+mod launch;
 mod memories;
 #[cfg(test)]
 mod model;
@@ -68,11 +70,10 @@ pub use direct::{
 pub use emulated::EmulatedDevice;
 pub use emulated_options::{EmulatedOptions, Faults};
 pub use foreign::{ForeignMemory, MemoryPlace, StreamHandle};
-pub use network::Network;
-pub use operation::{
-    Argument, EntryLaunch, HostTransfer, Launch, LaunchWithCopies, LibraryGemm, MemoryRange, Operation,
-    PinnedRange, RankMessage, RowBytes,
-};
+pub use host_transfer::{HostTransfer, MemoryRange, PinnedRange, RowBytes};
+pub use launch::{Argument, EntryLaunch, Launch};
+pub use network::NetworkDevice;
+pub use operation::{LaunchWithCopies, LibraryGemm, Operation, RankMessage};
 pub use peer::{PeerCopy, PeerMemory};
 pub use pinned::{Pinned, PinnedRead, PinnedWrite};
 pub use product::Operands;

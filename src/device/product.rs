@@ -1,6 +1,7 @@
 //! Builds the launch of a kernel on stored rows of A: binds each parameter to a number or a memory range.
 
-use super::operation::{Argument, Launch, MemoryRange};
+use super::host_transfer::MemoryRange;
+use super::launch::{Argument, Launch};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{CudaKernel, Grid, Parameter, Variant};
 use crate::kernel::scaling::{factor_bits, rounds_to_zero};

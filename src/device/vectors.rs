@@ -4,7 +4,8 @@
 //! A kernel accesses exactly the columns of its operands. An operand that a kernel writes without reading counts as unwritten
 //! outside of these columns; to keep its padding written, a caller makes the padding columns of the operand.
 
-use super::operation::{Argument, EntryLaunch, MemoryRange};
+use super::host_transfer::MemoryRange;
+use super::launch::{Argument, EntryLaunch};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::Parameter;
 use crate::kernel::scaling::rounds_to_zero;

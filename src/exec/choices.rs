@@ -1,6 +1,6 @@
 //! State of the choices (chunks that several devices may take): which are open, and which devices have other work first.
 
-use super::Schedule;
+use super::TaskSchedule;
 use super::schedule::{LANE_KINDS, lane_kind, queue_of};
 use crate::graph::{Graph, PoolId, StrandId, TaskId};
 
@@ -26,7 +26,7 @@ pub(super) struct Choices {
 }
 
 impl Choices {
-    pub(super) fn new(graph: &Graph, schedule: &Schedule, devices: usize) -> Self {
+    pub(super) fn new(graph: &Graph, schedule: &TaskSchedule, devices: usize) -> Self {
         let mut choices = Self {
             open: graph.choices(),
             offers: vec![Vec::new(); devices],

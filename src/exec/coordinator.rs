@@ -11,7 +11,7 @@ use super::choices::Choices;
 use super::schedule::LANE_KINDS;
 use super::schedule::lane_kind;
 use super::slots::Slots;
-use super::{Binder, ExecOptions, Outcome, Schedule};
+use super::{Binder, ExecOptions, ExecOutcome, TaskSchedule};
 use crate::device::{Completion, Device, Fence, LaneKind};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, StrandId, Task, TaskId};
@@ -77,7 +77,7 @@ pub(super) struct Queue {
 
 pub(super) struct Coordinator<'a, 'd, 'run> {
     pub(super) graph: &'a Graph,
-    pub(super) schedule: &'a Schedule,
+    pub(super) schedule: &'a TaskSchedule,
     pub(super) devices: &'a mut [&'d mut dyn Device<'run>],
     pub(super) completions: &'a Receiver<Completion>,
     pub(super) binder: &'a mut dyn Binder<'run>,
@@ -100,7 +100,7 @@ pub(super) struct Coordinator<'a, 'd, 'run> {
     pub(super) progressed: bool,
     /// The error that ends the run once nothing is in flight.
     pub(super) error: Option<Error>,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ExecOutcome,
     /// The waits of the current submission; a reused buffer.
     pub(super) waits: Vec<Fence>,
 }
@@ -108,7 +108,7 @@ pub(super) struct Coordinator<'a, 'd, 'run> {
 impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
     pub(super) fn new(
         graph: &'a Graph,
-        schedule: &'a Schedule,
+        schedule: &'a TaskSchedule,
         devices: &'a mut [&'d mut dyn Device<'run>],
         completions: &'a Receiver<Completion>,
         binder: &'a mut dyn Binder<'run>,
@@ -160,10 +160,10 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
             last_progress: Instant::now(),
             progressed: true,
             error: None,
-            outcome: Outcome {
+            outcome: ExecOutcome {
                 records: Vec::with_capacity(count),
                 chosen: vec![None; graph.choices()],
-                ..Outcome::default()
+                ..ExecOutcome::default()
             },
             waits: Vec::new(),
         })
@@ -173,7 +173,7 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
         &self.graph.tasks()[task.index()]
     }
 
-    pub(super) fn run(mut self) -> Result<Outcome> {
+    pub(super) fn run(mut self) -> Result<ExecOutcome> {
         // Discards late completions of an earlier run.
         while self.completions.try_recv().is_ok() {}
         for device in self.devices.iter_mut() {
@@ -204,7 +204,7 @@ impl<'a, 'd, 'run> Coordinator<'a, 'd, 'run> {
         self.finish()
     }
 
-    fn finish(mut self) -> Result<Outcome> {
+    fn finish(mut self) -> Result<ExecOutcome> {
         if let Some(error) = self.error {
             return Err(error);
         }

@@ -2,7 +2,7 @@
 //!
 //! The caller's thread owns all mutable state; devices report completions over a channel. A task is submitted once its
 //! predecessors have completed and a slot is free. On a stream-ordered device it is enough that its predecessors on that
-//! device were submitted. Faults are reported in the [`Outcome`] together with the strands they left unfinished; all
+//! device were submitted. Faults are reported in the [`ExecOutcome`] together with the strands they left unfinished; all
 //! other work continues. The call always returns: a watchdog declares a device dead if it reports nothing for too long.
 
 mod choices;
@@ -21,8 +21,8 @@ use std::sync::atomic::AtomicBool;
 
 use crossbeam::channel::Receiver;
 
-pub use outcome::{Counter, Outcome, Record, Sample, TaskFault};
-pub use schedule::Schedule;
+pub use outcome::{Counter, ExecOutcome, Record, Sample, TaskFault};
+pub use schedule::TaskSchedule;
 pub use slots::HeldSlots;
 
 use crate::device::completion::Timeouts;
@@ -53,12 +53,12 @@ pub struct ExecOptions<'a> {
 /// last case host jobs may still run until the host's device is closed.
 pub fn execute<'run>(
     graph: &Graph,
-    schedule: &Schedule,
+    schedule: &TaskSchedule,
     devices: &mut [&mut dyn Device<'run>],
     completions: &Receiver<Completion>,
     binder: &mut dyn Binder<'run>,
     options: &ExecOptions<'_>,
-) -> Result<Outcome> {
+) -> Result<ExecOutcome> {
     coordinator::Coordinator::new(graph, schedule, devices, completions, binder, options)?.run()
 }
 

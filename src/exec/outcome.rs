@@ -49,7 +49,7 @@ pub struct Sample {
 
 /// The result of running a graph.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Outcome {
+pub struct ExecOutcome {
     /// Successful tasks, in the order of their completions.
     pub records: Vec<Record>,
     /// Tasks that failed.
@@ -67,7 +67,7 @@ pub struct Outcome {
     pub samples: Vec<Sample>,
 }
 
-impl Outcome {
+impl ExecOutcome {
     /// The strand that took `choice`.
     pub fn chosen(&self, choice: ChoiceId) -> Option<StrandId> {
         self.chosen.get(choice.index()).copied().flatten()

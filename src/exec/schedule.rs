@@ -6,7 +6,7 @@ use crate::graph::{DeviceId, Graph, StrandId, TaskId, TaskKind};
 
 /// Priorities, strands and choices of a graph, as the coordinator needs them.
 #[derive(Debug, Clone)]
-pub struct Schedule {
+pub struct TaskSchedule {
     /// Priority rank of each task: the lower turn first, then the longer remaining path, then the lower task number.
     pub(super) ranks: Vec<u32>,
     /// The tasks by rank.
@@ -23,7 +23,7 @@ pub struct Schedule {
     choice_strands: Vec<StrandId>,
 }
 
-impl Schedule {
+impl TaskSchedule {
     /// Computes the schedule. Fails if the graph has a cycle or refers to something that does not exist.
     pub fn new(graph: &Graph) -> Result<Self> {
         check_numbers(graph)?;

@@ -4,7 +4,7 @@ pub mod check;
 pub mod colmean;
 pub mod cpu;
 pub mod cuda;
-mod doubled;
+mod double_double;
 pub mod gemm;
 mod id;
 mod names;

@@ -7,7 +7,7 @@
 
 use rayon::prelude::*;
 
-use super::doubled::Doubled;
+use super::double_double::DoubleDouble;
 use super::reference;
 use super::scaling::{Scaling, is_plain, scaling};
 use crate::error::{Error, Result};
@@ -49,7 +49,7 @@ impl Tally {
     }
 
     /// Adds an element whose exact value is known and whose error may be `bound`. Not for values near the end of the range.
-    pub fn compare(&mut self, element: (usize, usize), exact: Doubled, found: f64, bound: f64) {
+    pub fn compare(&mut self, element: (usize, usize), exact: DoubleDouble, found: f64, bound: f64) {
         let error = exact.distance(found);
         if error == 0.0 {
             return self.add(element, 0.0, 0.0);
@@ -95,13 +95,14 @@ pub fn verify<T: Scalar>(
         return Err(Error::usage("the shapes of X and Y do not fit the matrix"));
     }
     const ROWS_PER_TASK: usize = 64;
+    let product = Product { a, scaling: scaling(1.0, 0.0), x };
     let tallies: Vec<Tally> = (0..a.rows().div_ceil(ROWS_PER_TASK))
         .into_par_iter()
         .map(|group| {
             let mut tally = Tally::default();
             let mut terms = vec![Term::default(); k];
             for row in group * ROWS_PER_TASK..((group + 1) * ROWS_PER_TASK).min(a.rows()) {
-                check_row(a, scaling(1.0, 0.0), x, row, None, y.row(row), &mut terms, &mut tally);
+                product.check_row(row, None, y.row(row), &mut terms, &mut tally);
             }
             tally
         })
@@ -121,10 +122,11 @@ pub fn wrong_rows<T: Scalar>(
     y: MultiVectorView<'_, T>,
     rows: &[usize],
 ) -> Vec<usize> {
+    let product = Product { a, scaling, x };
     let is_wrong = |&row: &usize| {
         let (mut tally, mut terms) = (Tally::default(), vec![Term::default(); x.k()]);
         let old = old.map(|old| old.row(row));
-        check_row(a, scaling, x, row, old, y.row(row), &mut terms, &mut tally);
+        product.check_row(row, old, y.row(row), &mut terms, &mut tally);
         tally.max_ratio > 1.0
     };
     rows.par_iter().copied().filter(is_wrong).collect()
@@ -133,66 +135,70 @@ pub fn wrong_rows<T: Scalar>(
 /// Accumulators of one element of Y: its sum, and the sum of its terms' absolute values.
 #[derive(Clone, Copy, Default)]
 struct Term {
-    sum: Doubled,
+    sum: DoubleDouble,
     size: f64,
 }
 
-#[allow(clippy::too_many_arguments)] // one row of each operand, and the buffers of the caller
-fn check_row<T: Scalar>(
-    a: CsrView<'_, T>,
+/// A product whose rows are checked.
+struct Product<'a, T> {
+    a: CsrView<'a, T>,
     scaling: Scaling<T>,
-    x: MultiVectorView<'_, T>,
-    row: usize,
-    old: Option<&[T]>,
-    y: &[T],
-    terms: &mut [Term],
-    tally: &mut Tally,
-) {
-    let (columns, values) = a.row(row);
-    terms.fill(Term::default());
-    for (&column, &value) in columns.iter().zip(values) {
-        let value = value.to_f64();
-        for (term, x) in terms.iter_mut().zip(x.row(column as usize)) {
-            let x = x.to_f64();
-            term.sum = term.sum.add_product(value, x);
-            term.size += (value * x).abs();
-        }
-    }
-    let is_plain = is_plain(scaling);
-    let (alpha, beta) = (scaling.alpha.to_f64(), scaling.beta.to_f64());
-    // A scaled element has three roundings more.
-    let n = columns.len() as f64 + if is_plain { 0.0 } else { 3.0 };
-    let gamma = gamma::<T>(n);
-    let in_range = |size: f64| size.is_finite() && T::from_f64(size * 2.0).to_f64().is_finite();
-    for (k, (term, &y)) in terms.iter().zip(y).enumerate() {
-        let y = y.to_f64();
-        let old = old.map_or(T::ZERO, |old| old[k]);
-        let (exact, size) = match is_plain {
-            true => (term.sum, term.size),
-            false => {
-                let old = old.to_f64();
-                (term.sum.times(alpha).add_product(beta, old), alpha.abs() * term.size + (beta * old).abs())
+    x: MultiVectorView<'a, T>,
+}
+
+impl<T: Scalar> Product<'_, T> {
+    /// Adds the errors of the row `y` of the result to `tally`; `terms` is memory for one row.
+    fn check_row(&self, row: usize, old: Option<&[T]>, y: &[T], terms: &mut [Term], tally: &mut Tally) {
+        let Self { a, scaling, x } = *self;
+        let (columns, values) = a.row(row);
+        terms.fill(Term::default());
+        for (&column, &value) in columns.iter().zip(values) {
+            let value = value.to_f64();
+            for (term, x) in terms.iter_mut().zip(x.row(column as usize)) {
+                let x = x.to_f64();
+                term.sum = term.sum.add_product(value, x);
+                term.size += (value * x).abs();
             }
-        };
-        // Above half the range, a partial sum in working precision may overflow although the exact sum does not.
-        if !in_range(term.size) || !in_range(size) || !y.is_finite() {
-            // Working precision decides whether this element overflows.
-            let expected = reference::element(columns, values, &x, k);
-            let expected = if is_plain { expected } else { scaling.apply(expected, old) };
-            let error = if agree_near_overflow(expected.to_f64(), y) { 0.0 } else { f64::INFINITY };
-            tally.add((row, k), error, error);
-            continue;
         }
-        let error = exact.distance(y);
-        if error == 0.0 {
-            tally.add((row, k), 0.0, 0.0);
-            continue;
+        let is_plain = is_plain(scaling);
+        let (alpha, beta) = (scaling.alpha.to_f64(), scaling.beta.to_f64());
+        // A scaled element has three roundings more.
+        let n = columns.len() as f64 + if is_plain { 0.0 } else { 3.0 };
+        let gamma = gamma::<T>(n);
+        let in_range = |size: f64| size.is_finite() && T::from_f64(size * 2.0).to_f64().is_finite();
+        for (k, (term, &y)) in terms.iter().zip(y).enumerate() {
+            let y = y.to_f64();
+            let old = old.map_or(T::ZERO, |old| old[k]);
+            let (exact, size) = match is_plain {
+                true => (term.sum, term.size),
+                false => {
+                    let old = old.to_f64();
+                    (
+                        term.sum.times(alpha).add_product(beta, old),
+                        alpha.abs() * term.size + (beta * old).abs(),
+                    )
+                }
+            };
+            // Above half the range, a partial sum in working precision may overflow although the exact sum does not.
+            if !in_range(term.size) || !in_range(size) || !y.is_finite() {
+                // Working precision decides whether this element overflows.
+                let expected = reference::element(columns, values, &x, k);
+                let expected = if is_plain { expected } else { scaling.apply(expected, old) };
+                let error = if agree_near_overflow(expected.to_f64(), y) { 0.0 } else { f64::INFINITY };
+                tally.add((row, k), error, error);
+                continue;
+            }
+            let error = exact.distance(y);
+            if error == 0.0 {
+                tally.add((row, k), 0.0, 0.0);
+                continue;
+            }
+            let smallest = n * T::SMALLEST * if is_plain { 1.0 } else { 1.0 + alpha.abs() };
+            let bound = gamma * size + if size > 0.0 { smallest } else { 0.0 };
+            let exact = exact.value();
+            let relative = if exact == 0.0 { f64::INFINITY } else { error / exact.abs() };
+            tally.add((row, k), relative, if bound > 0.0 { error / bound } else { f64::INFINITY });
         }
-        let smallest = n * T::SMALLEST * if is_plain { 1.0 } else { 1.0 + alpha.abs() };
-        let bound = gamma * size + if size > 0.0 { smallest } else { 0.0 };
-        let exact = exact.value();
-        let relative = if exact == 0.0 { f64::INFINITY } else { error / exact.abs() };
-        tally.add((row, k), relative, if bound > 0.0 { error / bound } else { f64::INFINITY });
     }
 }
 

@@ -25,6 +25,21 @@ const MAX_BUCKETS: usize = 1024;
 /// Minimal entries of a block: fewer are not worth a task.
 const MIN_BLOCK_ENTRIES: usize = 1 << 12;
 
+impl<T: Scalar> Coo<T> {
+    /// The matrix by rows. Entries of one place are added in the order of the list.
+    ///
+    /// ```
+    /// use rowloom::matrix::Coo;
+    ///
+    /// let a = Coo::try_new(2, 3, vec![1, 0, 1], vec![0, 2, 0], vec![5.0, 4.0, 1.0])?.to_csr()?;
+    /// assert_eq!((a.view().row(0), a.view().row(1)), ((&[2][..], &[4.0][..]), (&[0][..], &[6.0][..])));
+    /// # Ok::<(), rowloom::Error>(())
+    /// ```
+    pub fn to_csr(&self) -> Result<Csr<T>> {
+        coo_to_csr(self).map(|(matrix, _)| matrix)
+    }
+}
+
 /// Converts to CSR with ascending columns, duplicates summed in list order; returns the matrix and the number of duplicates.
 pub fn coo_to_csr<T: Scalar>(coo: &Coo<T>) -> Result<(Csr<T>, u64)> {
     let grid = Grid::of(coo);
@@ -268,13 +283,6 @@ pub fn coo_to_ell_padded<T: Scalar>(coo: &Coo<T>, memory_limit_bytes: u64) -> Re
 /// Converts to ELLPACK without padding, as [`coo_to_csr`] does to CSR.
 pub fn coo_to_ell_unpadded<T: Scalar>(coo: &Coo<T>) -> Result<EllUnpadded<T>> {
     csr_to_ell_unpadded(&coo_to_csr(coo)?.0.view())
-}
-
-/// Converts to COO, row by row.
-pub fn csr_to_coo<T: Scalar>(csr: &CsrView<'_, T>) -> Result<Coo<T>> {
-    let row_indices = expand_pointers(csr.row_pointers())?;
-    let (columns, values) = entries(csr);
-    Coo::try_new(csr.rows(), csr.cols(), row_indices, copy(columns)?, copy(values)?)
 }
 
 /// Converts to padded ELLPACK; an error if it needs more than `memory_limit_bytes`.

@@ -32,22 +32,6 @@ pub fn coo_to_ell_unpadded<T: Scalar>(coo: &Coo<T>) -> Result<EllUnpadded<T>> {
     pack(&summed_rows(coo)?, coo.cols())
 }
 
-/// Converts to COO, row by row.
-pub fn csr_to_coo<T: Scalar>(csr: &CsrView<'_, T>) -> Result<Coo<T>> {
-    let (mut row_indices, mut col_indices, mut values) = (Vec::new(), Vec::new(), Vec::new());
-    for row in 0..csr.rows() {
-        let index = u32::try_from(row)
-            .map_err(|_| Error::usage(format!("COO has 32-bit indices and does not support row {row}")))?;
-        let (columns, row_values) = csr.row(row);
-        for (&column, &value) in columns.iter().zip(row_values) {
-            row_indices.push(index);
-            col_indices.push(column);
-            values.push(value);
-        }
-    }
-    Coo::try_new(csr.rows(), csr.cols(), row_indices, col_indices, values)
-}
-
 /// Converts to padded ELLPACK; an error if it needs more than `memory_limit_bytes`.
 pub fn csr_to_ell_padded<T: Scalar>(csr: &CsrView<'_, T>, memory_limit_bytes: u64) -> Result<EllPadded<T>> {
     pad(&rows_of(csr), csr.cols(), memory_limit_bytes)
@@ -158,8 +142,6 @@ mod tests {
         assert_eq!(padded.values(), [5.0, 0.0, 3.0, -1.0]);
         let unpadded = coo_to_ell_unpadded(&small()).unwrap();
         assert_eq!((unpadded.row_starts(), unpadded.row_lengths()), (&[0, 1][..], &[1, 2][..]));
-        let back = csr_to_coo(&csr.view()).unwrap();
-        assert_eq!(back.row_indices(), [0, 1, 1]);
         assert_eq!(csr_to_ell_padded(&csr.view(), u64::MAX).unwrap(), padded);
         assert_eq!(csr_to_ell_unpadded(&csr.view()).unwrap(), unpadded);
     }

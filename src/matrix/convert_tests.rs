@@ -34,7 +34,6 @@ fn agrees_with_serial(coo: &Coo<f64>, threads: usize) {
         // All rows, and a range from the middle, whose row pointers do not start at zero.
         let rows = got.rows();
         for view in [got, got.slice_rows(rows / 3..rows - rows / 4)] {
-            assert_eq!(csr_to_coo(&view).unwrap(), serial::csr_to_coo(&view).unwrap());
             let padded = csr_to_ell_padded(&view, u64::MAX).unwrap();
             assert_eq!(padded, serial::csr_to_ell_padded(&view, u64::MAX).unwrap());
             let unpadded = csr_to_ell_unpadded(&view).unwrap();

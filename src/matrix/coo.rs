@@ -1,7 +1,5 @@
 //! Coordinate format (COO): one (row, column, value) per entry, in input order.
 
-use super::convert::coo_to_csr;
-use super::csr::Csr;
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
 
@@ -32,19 +30,6 @@ impl<T: Scalar> Coo<T> {
             return Err(Error::Internal("a COO entry is outside the matrix".into()));
         }
         Ok(Self { rows, cols, row_indices, col_indices, values })
-    }
-
-    /// The matrix by rows. Entries of one place are added in the order of the list.
-    ///
-    /// ```
-    /// use rowloom::matrix::Coo;
-    ///
-    /// let a = Coo::try_new(2, 3, vec![1, 0, 1], vec![0, 2, 0], vec![5.0, 4.0, 1.0])?.to_csr()?;
-    /// assert_eq!((a.view().row(0), a.view().row(1)), ((&[2][..], &[4.0][..]), (&[0][..], &[6.0][..])));
-    /// # Ok::<(), rowloom::Error>(())
-    /// ```
-    pub fn to_csr(&self) -> Result<Csr<T>> {
-        coo_to_csr(self).map(|(matrix, _)| matrix)
     }
 
     /// Number of rows.

@@ -17,6 +17,7 @@ pub mod io;
 pub mod multivector;
 #[cfg(feature = "ndarray")]
 mod ndarray_arrays;
+pub(crate) mod random;
 #[cfg(test)]
 mod refusal_tests;
 pub mod scalar;

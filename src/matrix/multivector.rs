@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::array::AlignedBuffer;
-use super::generate::mix;
+use super::random::mix;
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
 

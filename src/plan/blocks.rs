@@ -4,10 +4,9 @@
 //! all over X, as in power-law matrices, a single block is left and X is copied in one piece. If X is staged, this piece is cut into
 //! equal blocks, so that one is staged while the block before it crosses the link.
 
-use super::build_x::last_row;
 use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, XRows};
+use super::device_part::CHUNKS_PER_DEVICE;
 use super::draft::{Assembled, Division, Draft};
-use super::part::CHUNKS_PER_DEVICE;
 use crate::cost::Profile;
 use crate::error::{Bytes, Error, Result, Seconds};
 use crate::work::{ChunkRows, MAX_PART, Work};
@@ -142,7 +141,7 @@ impl Plan {
             let least_bytes = least_block_bytes(&device.profile);
             let least_rows = ((least_bytes / pitch_bytes.max(1) as f64) as u64).max(1);
             let own = self.chunks.iter().filter(|chunk| chunk.home as usize == index);
-            let mut ends: Vec<u64> = own.map(last_row).filter(|&end| end < held.end).collect();
+            let mut ends: Vec<u64> = own.map(Chunk::last_row_of_x).filter(|&end| end < held.end).collect();
             ends.sort_unstable();
             let mut blocks = Vec::new();
             let mut begin = held.first;

@@ -3,7 +3,6 @@
 //! Every edge is a data dependency: X, a chunk of A, a slice of Y, or a partial sum. Strands take slots in the order of pool
 //! numbers (page-locked in, A, Y, page-locked out), so no two strands can deadlock.
 
-use super::build_x::XBlock;
 use super::data::{Chunk, Mode, Plan, XPlan, XRows};
 use super::outputs::Outputs;
 use super::predict::{Steps, cpu_bytes};
@@ -123,6 +122,16 @@ impl Plan {
     }
 }
 
+/// A block of X on a device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct XBlock {
+    pub(super) rows: XRows,
+    /// All of X on the device.
+    pub(super) whole: Access,
+    /// `None` where the device holds it already.
+    pub(super) upload: Option<TaskId>,
+}
+
 pub(super) struct Builder<'a> {
     pub plan: &'a Plan,
     pub graph: GraphBuilder,
@@ -193,7 +202,7 @@ impl<'a> Builder<'a> {
                 }
                 let strand = self.graph.strand(None);
                 let item = self.item(Item::Chunk(index as u32));
-                self.copy_chunk(chunk, device, strand, item, None, Role::Output);
+                self.copy_chunk(chunk, device, (strand, item), None, Role::Output);
             }
         }
         self.finish()
@@ -248,8 +257,7 @@ impl<'a> Builder<'a> {
         &mut self,
         chunk: &Chunk,
         device: u32,
-        strand: StrandId,
-        item: u32,
+        (strand, item): (StrandId, u32),
         a: Option<PoolId>,
         role: Role,
     ) -> (Access, TaskId) {
@@ -265,13 +273,13 @@ impl<'a> Builder<'a> {
         } else {
             let staged = Access { buffer: self.graph.buffer(Role::Scratch, bytes), begin: 0, end: bytes };
             let copy = demand(steps.stage_s, 0, bytes.saturating_mul(2));
-            let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, pools.pinned_in, None, copy);
+            let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, (pools.pinned_in, None), copy);
             let stage = Task { turn, ..stage };
             (vec![self.graph.task(stage, &[], &nonempty(read), &nonempty(staged))], staged)
         };
         let cross = demand(steps.upload_s, bytes, bytes);
         let gives = pools.pinned_in.filter(|_| !before.is_empty());
-        let upload = task(TaskKind::Upload, DeviceId(device), strand, item, a, gives, cross);
+        let upload = task(TaskKind::Upload, DeviceId(device), strand, item, (a, gives), cross);
         let upload = Task { turn, ..upload };
         let upload = self.graph.task(upload, &before, &nonempty(from), &nonempty(arrived));
         (arrived, upload)
@@ -291,10 +299,11 @@ impl<'a> Builder<'a> {
             let item = self.item(Item::ChunkPart { chunk: index, begin, end });
             let staged = Access { buffer: self.graph.buffer(Role::Scratch, bytes), begin: 0, end: bytes };
             let copy = demand(share * steps.stage_s, 0, bytes.saturating_mul(2));
-            let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, pools.pinned_in, None, copy);
+            let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, (pools.pinned_in, None), copy);
             let stage = self.graph.task(stage, &[], &nonempty(read), &nonempty(staged));
             let cross = demand(share * steps.upload_s, bytes, bytes);
-            let upload = task(TaskKind::Upload, DeviceId(device), strand, item, None, pools.pinned_in, cross);
+            let upload =
+                task(TaskKind::Upload, DeviceId(device), strand, item, (None, pools.pinned_in), cross);
             let to = Access { buffer: arrived, begin, end };
             self.graph.task(upload, &[stage], &nonempty(staged), &nonempty(to));
             begin = end;
@@ -332,7 +341,7 @@ impl<'a> Builder<'a> {
         if route == Route::Host {
             let bytes = cpu_bytes(&plan.host, chunk, steps.kernel_s, plan.k, plan.dtype);
             let computed = demand(steps.kernel_s, 0, bytes);
-            let compute = task(TaskKind::CpuCompute, DeviceId::HOST, strand, item, None, None, computed);
+            let compute = task(TaskKind::CpuCompute, DeviceId::HOST, strand, item, (None, None), computed);
             return self.graph.task(compute, &[], &self.old(target), &nonempty(target));
         }
         let (a, copied) = if route == Route::Resident {
@@ -340,7 +349,7 @@ impl<'a> Builder<'a> {
             let buffer = self.graph.buffer(Role::Input, bytes);
             (Access { buffer, begin: 0, end: bytes }, None)
         } else {
-            let (a, upload) = self.copy_chunk(chunk, device, strand, item, pools.a, Role::Scratch);
+            let (a, upload) = self.copy_chunk(chunk, device, (strand, item), pools.a, Role::Scratch);
             (a, Some(upload))
         };
         let (x_uploads, x) = self.x_of_chunk(chunk, device);
@@ -351,22 +360,22 @@ impl<'a> Builder<'a> {
         let id = DeviceId(device);
         let gives = if route == Route::Copied { pools.a } else { None };
         let turn = self.turn(item);
-        let kernel = task(TaskKind::Kernel, id, strand, item, pools.y, gives, demand(steps.kernel_s, 0, 0));
+        let kernel = task(TaskKind::Kernel, id, strand, item, (pools.y, gives), demand(steps.kernel_s, 0, 0));
         let kernel = Task { turn, ..kernel };
         let kernel = self.graph.task(kernel, &before, &reads, &nonempty(slice));
         let cross = demand(steps.download_s, slice_bytes, slice_bytes);
         if plan.devices[device as usize].registered.y {
-            let download = task(TaskKind::Download, id, strand, item, None, pools.y, cross);
+            let download = task(TaskKind::Download, id, strand, item, (None, pools.y), cross);
             let download = Task { turn, ..download };
             return self.graph.task(download, &[kernel], &nonempty(slice), &nonempty(target));
         }
         let pinned =
             Access { buffer: self.graph.buffer(Role::Scratch, slice_bytes), begin: 0, end: slice_bytes };
-        let download = task(TaskKind::Download, id, strand, item, pools.pinned_out, pools.y, cross);
+        let download = task(TaskKind::Download, id, strand, item, (pools.pinned_out, pools.y), cross);
         let download = Task { turn, ..download };
         let download = self.graph.task(download, &[kernel], &nonempty(slice), &nonempty(pinned));
         let copy = demand(steps.merge_s, 0, slice_bytes.saturating_mul(2));
-        let merge = task(TaskKind::Merge, DeviceId::HOST, strand, item, None, pools.pinned_out, copy);
+        let merge = task(TaskKind::Merge, DeviceId::HOST, strand, item, (None, pools.pinned_out), copy);
         let merge = Task { turn, ..merge };
         let reads = [nonempty(pinned), self.old(target)].concat();
         self.graph.task(merge, &[download], &reads, &nonempty(target))
@@ -398,7 +407,7 @@ impl<'a> Builder<'a> {
         let strand = self.graph.strand(None);
         let item = self.item(Item::SplitRow(index));
         let copy = demand(self.plan.host.copy_s(bytes), 0, bytes + row_bytes);
-        let merge = task(TaskKind::Merge, DeviceId::HOST, strand, item, None, None, copy);
+        let merge = task(TaskKind::Merge, DeviceId::HOST, strand, item, (None, None), copy);
         self.graph.task(merge, &before, &reads, &nonempty(target));
     }
 }
@@ -425,13 +434,13 @@ impl Plan {
     }
 }
 
+/// A task that takes a slot of one pool and gives one back to another, where it does.
 pub(super) fn task(
     kind: TaskKind,
     device: DeviceId,
     strand: StrandId,
     item: u32,
-    takes: Option<PoolId>,
-    gives: Option<PoolId>,
+    (takes, gives): (Option<PoolId>, Option<PoolId>),
     demand: Demand,
 ) -> Task {
     Task { kind, device, strand, item, takes, gives, demand, turn: 0 }

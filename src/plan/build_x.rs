@@ -1,18 +1,8 @@
 //! The tasks that copy X to the devices: in one piece, or in blocks of rows of which each kernel waits for those that it reads.
 
-use super::build::{Builder, Item, demand, task};
+use super::build::{Builder, Item, XBlock, demand, task};
 use super::data::{Chunk, Plan, XPlan, XRows};
 use crate::graph::{Access, DeviceId, Role, Task, TaskId, TaskKind};
-
-/// A block of X on a device.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct XBlock {
-    rows: XRows,
-    /// All of X on the device.
-    whole: Access,
-    /// `None` where the device holds it already.
-    upload: Option<TaskId>,
-}
 
 impl Plan {
     /// For each chunk its place in the order of its device: chunks that wait for fewer blocks of X first. All zero where no device
@@ -23,7 +13,7 @@ impl Plan {
             return turns;
         }
         let mut order: Vec<usize> = (0..self.chunks.len()).collect();
-        order.sort_by_key(|&index| (self.chunks[index].home, last_row(&self.chunks[index]), index));
+        order.sort_by_key(|&index| (self.chunks[index].home, self.chunks[index].last_row_of_x(), index));
         let mut before: Option<(u32, u32)> = None;
         for index in order {
             let home = self.chunks[index].home;
@@ -54,11 +44,6 @@ impl Plan {
         let starts = std::iter::once(held.first).chain(device.x_blocks.iter().copied());
         starts.zip(&device.x_blocks).map(|(first, &end)| XRows { first, end }).collect()
     }
-}
-
-/// The row of X before which all rows that a chunk needs are.
-pub(super) fn last_row(chunk: &Chunk) -> u64 {
-    chunk.x_rows.map_or(u64::MAX, |rows| rows.end)
 }
 
 impl Builder<'_> {
@@ -131,11 +116,11 @@ impl Builder<'_> {
         } else {
             let staged = Access { buffer: self.graph.buffer(Role::Scratch, bytes), begin: 0, end: bytes };
             let copy = demand(plan.host.copy_s(bytes), 0, bytes.saturating_mul(2));
-            let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, None, None, copy);
+            let stage = task(TaskKind::Stage, DeviceId::HOST, strand, item, (None, None), copy);
             (vec![self.graph.task(Task { turn, ..stage }, &[], &[read], &[staged])], staged)
         };
         let cross = demand(planned.profile.upload_s(bytes), bytes, bytes);
-        let upload = task(TaskKind::Upload, DeviceId(device), strand, item, None, None, cross);
+        let upload = task(TaskKind::Upload, DeviceId(device), strand, item, (None, None), cross);
         self.graph.task(Task { turn, ..upload }, &before, &[from], &[arrived])
     }
 

@@ -2,7 +2,7 @@
 
 use super::check_matrix::is_consistent;
 use super::data::{Chunk, DevicePlan, Mode, Plan, XPlan};
-use crate::cost::{Cluster, Profile, VALID_RATES};
+use crate::cost::{Profile, SimulatedCluster, VALID_RATES};
 use crate::kernel::{KernelId, Processor};
 use crate::work::ChunkRows;
 
@@ -13,7 +13,7 @@ impl Plan {
         if self.devices.first().is_none_or(|host| host.profile.link.is_some()) {
             return Err("the first device is not the host".into());
         }
-        let is_rank = self.cluster.as_ref().is_some_and(Cluster::has_cpu_ranks);
+        let is_rank = self.cluster.as_ref().is_some_and(SimulatedCluster::has_cpu_ranks);
         let mut devices_of = self.devices.iter().enumerate();
         if let Some((_, device)) = devices_of.find(|(number, on)| !is_consistent(*number, on, is_rank)) {
             return Err(format!("{} is neither the host nor a device with a link", device.name));

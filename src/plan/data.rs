@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cost::{Cluster, Form, HostRates, Load, Profile};
+use crate::cost::{Form, HostRates, Load, Profile, SimulatedCluster};
 use crate::kernel::cuda::Variant;
 use crate::kernel::{KernelId, Processor};
 use crate::matrix::Dtype;
@@ -217,7 +217,7 @@ pub struct Plan {
     /// The nodes and the network, where the devices are those of a simulated cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[doc(hidden)]
-    pub cluster: Option<Cluster>,
+    pub cluster: Option<SimulatedCluster>,
     /// The devices, the host first.
     #[doc(hidden)]
     pub devices: Vec<DevicePlan>,
@@ -301,6 +301,11 @@ impl Plan {
 }
 
 impl Chunk {
+    /// The row of X before which all rows that it needs are.
+    pub(super) fn last_row_of_x(&self) -> u64 {
+        self.x_rows.map_or(u64::MAX, |rows| rows.end)
+    }
+
     /// Rows of Y, or of partial sums, that it computes.
     pub fn slice_rows(&self) -> u64 {
         self.rows.slice_rows() as u64

@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 
 use super::choice::ChunkKernels;
 use super::data::{Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, SetUp, XPlan};
+use super::device_part::{DeviceChunks, DevicePart, KnownChunks};
 use super::explain::{describe, mode_reason};
-use super::lines::Samples;
+use super::linear_times::Samples;
 use super::memory::budget;
-use super::part::{DeviceChunks, KnownChunks, Part};
 use super::request::{DeviceSpec, PlanRequest};
 use super::resident::Adopted;
 use super::shares::Balance;
@@ -290,7 +290,7 @@ impl Draft<'_> {
     }
 
     /// The mode of the plan: a copy with each product is a stream where A would not fit in device memory at once.
-    fn resolved_mode(&self, devices: &[Option<DeviceSpec>], parts: &[Part]) -> Mode {
+    fn resolved_mode(&self, devices: &[Option<DeviceSpec>], parts: &[DevicePart]) -> Mode {
         let fits = devices.iter().zip(parts).all(|(device, part)| match device {
             Some(device) if device.profile.link.is_some() => {
                 let all: u64 =
@@ -306,7 +306,7 @@ impl Draft<'_> {
     }
 
     /// Adds a device and its chunks to the plan.
-    fn add(&self, plan: &mut Plan, index: u32, spec: &Option<DeviceSpec>, part: &Part) {
+    fn add(&self, plan: &mut Plan, index: u32, spec: &Option<DeviceSpec>, part: &DevicePart) {
         let DeviceChunks { pieces, features, kernels, footprints, .. } = &*part.chunks;
         for (((piece, features), kernels), footprint) in
             pieces.iter().zip(features).zip(kernels).zip(footprints)

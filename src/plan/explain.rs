@@ -291,11 +291,11 @@ mod tests {
     #[test]
     fn nodes_of_a_cluster_open_their_devices_at_the_same_time_and_register_nothing() {
         use super::super::set_up::set_up;
-        use crate::cost::{Cluster, Network};
+        use crate::cost::{Network, SimulatedCluster};
         let mut plan = plan("stencil5,n=20", Some(8), &["h200x4"]);
         let one = set_up(&plan);
         let (host, network) = (plan.host.clone(), Network::named("ndr400").unwrap());
-        plan.cluster = Some(Cluster { nodes: 2, gpus_per_node: 2, host, network });
+        plan.cluster = Some(SimulatedCluster { nodes: 2, gpus_per_node: 2, host, network });
         plan.set_up = set_up(&plan);
         let driver_s = plan.devices[1].profile.driver_start_s;
         assert!((2.0 * (plan.set_up.open_s - driver_s) - (one.open_s - driver_s)).abs() < 1e-9);

@@ -7,8 +7,8 @@ use super::draft::{Draft, ordered};
 use super::request::{DeviceSpec, PlanRequest};
 use super::resident::{Adopted, beside_layouts};
 use super::set_up::compared_set_up_s;
+use super::sharing_gain;
 use super::vectors::make_on_vectors;
-use super::worth;
 use crate::cost::cpu_profile;
 use crate::error::{Advice, Counted, Error, Result, Seconds};
 use crate::work::{Forms, Layouts};
@@ -93,7 +93,7 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
     match (tried.into_iter().nth(best), refused) {
         (Some(Candidate { mut plan, .. }), _) => {
             plan.reasons.extend(left_out);
-            plan.reasons.extend(worth::sentence(request, &plan));
+            plan.reasons.extend(sharing_gain::sentence(request, &plan));
             Ok(plan)
         }
         (None, Some(error)) => Err(error),

@@ -10,40 +10,39 @@ mod build_x;
 mod check;
 mod check_matrix;
 mod choice;
-mod counts;
 mod data;
 mod decreasing;
+mod device_counts;
+mod device_part;
+mod device_parts;
 mod draft;
 mod explain;
 mod file;
 mod interior;
-mod lines;
+mod linear_times;
 mod make;
 mod memory;
 mod outputs;
-mod part;
-mod parts;
 mod predict;
 mod remaining;
 mod request;
 mod resident;
 mod set_up;
 mod shares;
+mod sharing_gain;
 mod tail;
 mod transfer;
 mod vectors;
-mod worth;
 
 pub use build::{Item, PlannedGraph, Pools};
-pub use counts::{DeviceCount, compare_device_counts};
 pub use data::{
     Chunk, DevicePlan, Mode, PLAN_VERSION, Plan, Registered, SetUp, Slots, SplitRow, XPlan, XRows,
 };
+pub use device_counts::{DeviceCount, compare_device_counts};
 pub use explain::Limit;
 pub use make::make;
 pub use remaining::Remaining;
-pub use request::{DeviceSpec, PlanRequest};
-pub use resident::ResidentLayout;
+pub use request::{DeviceSpec, PlanRequest, ResidentLayout};
 pub use vectors::make_on_vectors;
 
 #[cfg(test)]

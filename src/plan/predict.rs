@@ -1,8 +1,7 @@
 //! Predicted times: the steps of a chunk on a device, the finish time of a device, the traffic of the host's memory.
 
-use super::build_x::last_row;
 use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, XPlan};
-use super::set_up::set_up;
+use super::set_up::{set_up, x_s};
 use crate::cost::{Form, HostRates, Load, Profile};
 use crate::kernel::Processor;
 use crate::matrix::Dtype;
@@ -148,15 +147,6 @@ pub(super) fn whole(
         .fold(Steps::default(), Steps::plus)
 }
 
-/// Seconds to copy X to a device.
-pub(super) fn x_s(profile: &Profile, host: &HostRates, x_bytes: u64, registered: Registered) -> f64 {
-    if profile.link.is_none() {
-        return 0.0;
-    }
-    let staged_s = if registered.x { 0.0 } else { host.copy_s(x_bytes) };
-    staged_s + profile.upload_s(x_bytes)
-}
-
 /// The finish time of a device in parts that add up: X, then a pipeline that fills with the first chunk and drains with the last.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Finish {
@@ -219,7 +209,7 @@ fn finish_in_blocks(
     x_row_bytes: u64,
 ) -> Finish {
     let mut order = chunks.to_vec();
-    order.sort_by_key(|(chunk, _)| last_row(chunk));
+    order.sort_by_key(|(chunk, _)| chunk.last_row_of_x());
     let first = if let XPlan::Columns { first, .. } = device.x { first } else { 0 };
     let starts = std::iter::once(first).chain(device.x_blocks.iter().copied());
     let block = |(begin, end): (u64, u64)| {
@@ -241,7 +231,7 @@ fn finish_in_blocks(
     };
     let mut blocks = blocks.iter().peekable();
     for (chunk, own) in &order {
-        while let Some((_, block)) = blocks.next_if(|(begin, _)| *begin < last_row(chunk)) {
+        while let Some((_, block)) = blocks.next_if(|(begin, _)| *begin < chunk.last_row_of_x()) {
             copy(block, &mut all, &mut ends);
         }
         if own.upload_s > 0.0 {

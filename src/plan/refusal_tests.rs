@@ -2,7 +2,7 @@
 
 use super::tests::{matrix, request};
 use super::*;
-use crate::cost::{Cluster, Network, host_rates};
+use crate::cost::{Network, SimulatedCluster, host_rates};
 use crate::kernel::{Format, KernelId};
 use crate::work::Work;
 
@@ -60,7 +60,8 @@ fn a_plan_that_contradicts_itself_says_what_is_wrong() {
     let plan = make(&PlanRequest { chunks: Some(20), ..request(work, &["cpu", "emu"]) }).unwrap();
     plan.check().unwrap();
     fn cluster(plan: &mut Plan, nodes: u32, network: Network) {
-        plan.cluster = Some(Cluster { nodes, gpus_per_node: 1, host: host_rates(2).unwrap(), network });
+        plan.cluster =
+            Some(SimulatedCluster { nodes, gpus_per_node: 1, host: host_rates(2).unwrap(), network });
     }
     type Damage = (&'static str, fn(&mut Plan));
     let damages: [Damage; 5] = [

@@ -1,11 +1,10 @@
 //! The request that a plan is made from.
 
 use super::data::{DevicePlan, Mode, Plan};
-use super::resident::ResidentLayout;
-use crate::cost::{Cluster, HostRates, Profile};
+use crate::cost::{HostRates, Profile, SimulatedCluster, StoredForm};
 use crate::kernel::cuda::Variant;
 use crate::kernel::{Format, KernelId, Processor};
-use crate::work::{KernelRequest, Work};
+use crate::work::{ChunkRows, KernelRequest, Work, XPlan};
 
 /// A device that the plan may use.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +38,7 @@ pub struct PlanRequest<'a> {
     /// Rates of the host's memory, which all devices share.
     pub host: HostRates,
     /// The nodes and the network of a simulated cluster. Its products are on vectors that stay on the devices.
-    pub cluster: Option<Cluster>,
+    pub cluster: Option<SimulatedCluster>,
     /// The requested mode; `None` leaves it to the planner.
     pub mode: Option<Mode>,
     /// The requested kernel.
@@ -66,6 +65,21 @@ pub struct PlanRequest<'a> {
     pub reproducible: bool,
     /// The layouts of the same A that devices have already, the most recently used first.
     pub resident: Vec<ResidentLayout>,
+}
+
+/// A layout of A in the memory of a device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResidentLayout {
+    /// The name of the device.
+    pub device: String,
+    /// Bytes of its memory.
+    pub bytes: u64,
+    /// Its chunks, ordered by row, and how each is stored.
+    pub chunks: Vec<(ChunkRows, StoredForm)>,
+    /// The part of X that its column numbers refer to.
+    pub x: XPlan,
+    /// Whether its memory stays in use: products other than the one that is planned need it.
+    pub is_in_use: bool,
 }
 
 impl<'a> PlanRequest<'a> {

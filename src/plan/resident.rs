@@ -4,25 +4,10 @@
 //! Such a plan has the chunks of the layout, and kernels that read it. It may be slower than a plan with a layout of its own, which needs
 //! the memory for another copy of A and the time to bring it.
 
-use super::request::{DeviceSpec, PlanRequest};
+use super::request::{DeviceSpec, PlanRequest, ResidentLayout};
 use crate::cost::StoredForm;
 use crate::error::Bytes;
 use crate::work::{ChunkRows, Combine, Forms, Position, PositionRange, Work, XPlan};
-
-/// A layout of A in the memory of a device.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ResidentLayout {
-    /// The name of the device.
-    pub device: String,
-    /// Bytes of its memory.
-    pub bytes: u64,
-    /// Its chunks, ordered by row, and how each is stored.
-    pub chunks: Vec<(ChunkRows, StoredForm)>,
-    /// The part of X that its column numbers refer to.
-    pub x: XPlan,
-    /// Whether its memory stays in use: products other than the one that is planned need it.
-    pub is_in_use: bool,
-}
 
 impl ResidentLayout {
     /// The rows and segments of its chunks; `None` where some between them are missing.

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use super::data::{DevicePlan, Mode, Plan, Registered, SetUp};
-use super::predict::x_s;
-use crate::cost::Form;
+use crate::cost::{Form, HostRates, Profile};
 use crate::kernel::Processor;
 
 /// Time to build a layout other than the host's and to stage it, as a multiple of the time to copy as many bytes. Measured with `hybrid` and
@@ -34,6 +33,15 @@ pub(super) fn compared_set_up_s(plan: &Plan) -> f64 {
         x_s(&device.profile, &plan.host, device.slots.resident_bytes, Registered::default())
     };
     (0..plan.devices.len()).map(of_device).fold(0.0, f64::max) + plan.set_up.register_s
+}
+
+/// Seconds to copy X to a device.
+pub(super) fn x_s(profile: &Profile, host: &HostRates, x_bytes: u64, registered: Registered) -> f64 {
+    if profile.link.is_none() {
+        return 0.0;
+    }
+    let staged_s = if registered.x { 0.0 } else { host.copy_s(x_bytes) };
+    staged_s + profile.upload_s(x_bytes)
 }
 
 /// The forms of the chunks of device `index`, each once.

@@ -3,7 +3,7 @@
 use super::data::{Mode, Plan};
 use super::make::make_of_devices;
 use super::request::PlanRequest;
-use crate::cost::Cluster;
+use crate::cost::SimulatedCluster;
 use crate::error::{Advice, Error, Result};
 
 /// The bandwidth of links that do not count.
@@ -24,7 +24,7 @@ pub fn make_on_vectors(request: &PlanRequest<'_>) -> Result<Plan> {
     }
     let mut of_vectors = request.clone();
     // Over ranks all kernels are canonical.
-    of_vectors.reproducible |= request.cluster.as_ref().is_some_and(Cluster::has_cpu_ranks);
+    of_vectors.reproducible |= request.cluster.as_ref().is_some_and(SimulatedCluster::has_cpu_ranks);
     of_vectors.mode = Some(Mode::Resident);
     (of_vectors.chunks, of_vectors.chunk_bytes) = (Some(request.devices.len()), None);
     (of_vectors.always_register, of_vectors.vectors_change, of_vectors.vectors_stay) = (true, false, true);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::adapt::Resolved;
+use crate::adapt::ResolvedDevices;
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{CudaKernel, Variant};
 use crate::kernel::{Format, KernelId, Schedule};
@@ -103,6 +103,80 @@ pub struct ProductOptions {
     pub check: Check,
 }
 
+/// The options that the builders of all kinds of work have. A builder has the fields `options`, [`ProductOptions`], and `resolved`.
+macro_rules! option_setters {
+    () => {
+        /// How often it will be computed. Without it a product with a sparse A adapts as products come, and other work is planned for one
+        /// run.
+        #[must_use]
+        pub fn uses(mut self, uses: u64) -> Self {
+            self.options.uses = Some(uses);
+            self
+        }
+
+        /// Whether the result has the same bytes for any devices, chunks and threads.
+        #[must_use]
+        pub fn reproducible(mut self, reproducible: bool) -> Self {
+            self.options.reproducible = reproducible;
+            self
+        }
+
+        /// Upper limit of the memory use of each GPU, in bytes.
+        #[must_use]
+        pub fn memory_limit(mut self, bytes: u64) -> Self {
+            self.options.memory_limit_bytes = Some(bytes);
+            self
+        }
+
+        /// How A gets to GPUs.
+        #[must_use]
+        pub fn mode(mut self, mode: $crate::internal::plan::Mode) -> Self {
+            self.options.mode = Some(mode);
+            self
+        }
+
+        /// The share of the work that the CPU computes, from 0 to 1.
+        #[must_use]
+        pub fn cpu_share(mut self, share: f64) -> Self {
+            self.options.cpu_share = Some(share);
+            self
+        }
+
+        /// How A and the other operands are copied to GPUs.
+        #[must_use]
+        pub fn transfer(mut self, transfer: $crate::internal::runtime::Transfer) -> Self {
+            self.options.transfer = transfer;
+            self
+        }
+
+        /// Which products are checked, and wrong chunks computed again; the first of every plan without this. Means of columns have no
+        /// check.
+        #[must_use]
+        pub fn check(mut self, check: $crate::internal::runtime::Check) -> Self {
+            self.options.check = check;
+            self
+        }
+
+        /// All options at once. With a dense A, those of sparse matrices must be unset.
+        #[must_use]
+        #[doc(hidden)]
+        pub fn options(mut self, options: $crate::internal::runtime::ProductOptions) -> Self {
+            self.options = options;
+            self
+        }
+
+        /// The devices with corrected profiles, such as after tuning.
+        #[must_use]
+        #[doc(hidden)]
+        pub fn resolved(mut self, resolved: $crate::internal::adapt::ResolvedDevices) -> Self {
+            self.resolved = Some(resolved);
+            self
+        }
+    };
+}
+
+pub(crate) use option_setters;
+
 impl ProductOptions {
     /// The kernel of that name and its variant, where the name has one; none for `auto`.
     pub fn kernel_named(name: &str) -> Result<(Option<KernelId>, Option<Variant>)> {
@@ -114,7 +188,7 @@ impl ProductOptions {
     }
 
     /// The request for a plan of `uses` products of `work` on the devices of `resolved`.
-    pub fn request<'w>(&self, resolved: &Resolved, work: Work<'w>, uses: u64) -> PlanRequest<'w> {
+    pub fn request<'w>(&self, resolved: &ResolvedDevices, work: Work<'w>, uses: u64) -> PlanRequest<'w> {
         PlanRequest {
             mode: self.mode,
             kernel: self.kernel,

@@ -17,9 +17,9 @@ mod intervals;
 mod lanes;
 mod merge;
 mod model;
-mod own;
 mod ranks;
 mod read;
+mod recognise;
 mod summary;
 #[cfg(test)]
 mod summary_tests;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rowloom::internal::adapt::Resolved;
+use rowloom::internal::adapt::ResolvedDevices;
 use rowloom::internal::cost::{cpu_profile, emulated_profile, host_rates};
 use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::kernel::cuda::{CUDA_KERNELS, Variant};
@@ -144,7 +144,13 @@ fn with_product<T: Kernels, R>(
         .model("none")
         .pool(Machine::detect(), pool.clone())
         .open()?;
-    let resolved = Resolved { devices, host: host_rates(2)?, cluster: None, refined: None, has_model: false };
+    let resolved = ResolvedDevices {
+        devices,
+        host: host_rates(2)?,
+        cluster: None,
+        factors_path: None,
+        has_model: false,
+    };
     let mut product = runtime.product(a).columns(k).options(options).resolved(resolved).build()?;
     check_registered(product.plan(), case, k * size_of::<T>());
     with(&mut product)

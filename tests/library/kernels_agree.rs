@@ -27,8 +27,7 @@ fn check<T: Kernels>(
     a: &Csr<T>,
     k: usize,
     kernel: KernelId,
-    isa: Isa,
-    threads: usize,
+    (isa, threads): (Isa, usize),
     schedule: Schedule,
     gap: usize,
 ) {
@@ -66,7 +65,7 @@ fn check_all_kernels<T: Kernels>(a: &Csr<T>, ks: &[usize]) {
     for info in kernels_of(KindOfWork::Spmm, Processor::Cpu) {
         for &isa in Isa::available() {
             for &k in ks {
-                check(a, k, info.id, isa, 2, Schedule::Balanced, 0);
+                check(a, k, info.id, (isa, 2), Schedule::Balanced, 0);
             }
         }
     }
@@ -159,11 +158,11 @@ fn every_k_up_to_130_and_above_the_widest_slab_agrees_with_the_reference() {
     let blocks = generate::<f64>("fem3,n=3", 3, u64::MAX).unwrap().matrix;
     for k in (0..=130).chain([200, 257, 300]) {
         for &isa in Isa::available() {
-            check(&a, k, KernelId::CpuCsr, isa, 2, Schedule::Balanced, 0);
-            check(&blocks, k, KernelId::CpuCsr, isa, 1, Schedule::Balanced, 3);
-            check(&a, k, KernelId::CpuSell, isa, 1, Schedule::Balanced, 1);
+            check(&a, k, KernelId::CpuCsr, (isa, 2), Schedule::Balanced, 0);
+            check(&blocks, k, KernelId::CpuCsr, (isa, 1), Schedule::Balanced, 3);
+            check(&a, k, KernelId::CpuSell, (isa, 1), Schedule::Balanced, 1);
         }
-        check(&blocks.cast::<f32>().unwrap(), k, KernelId::CpuCsr, Isa::detect(), 2, Schedule::Balanced, 0);
+        check(&blocks.cast::<f32>().unwrap(), k, KernelId::CpuCsr, (Isa::detect(), 2), Schedule::Balanced, 0);
     }
 }
 
@@ -173,7 +172,7 @@ fn the_number_of_threads_and_the_schedule_do_not_change_a_bit() {
     for threads in [1, 2, 3, 7] {
         for schedule in [Schedule::Balanced, Schedule::EqualRows] {
             for kernel in [KernelId::CpuCsr, KernelId::CpuEllUnpadded, KernelId::CpuSell] {
-                check(&hubs, 3, kernel, Isa::detect(), threads, schedule, 0);
+                check(&hubs, 3, kernel, (Isa::detect(), threads), schedule, 0);
             }
         }
     }
@@ -232,7 +231,7 @@ fn a_matrix_of_hub_rows_only_equals_the_reference_for_several_slabs_of_columns()
     let a = generate::<f64>("uniform,rows=3,degree=5000,cols=5000", 5, u64::MAX).unwrap().matrix;
     assert!((0..a.rows()).all(|row| a.view().row_length(row) > 32 * SEGMENT));
     for &isa in Isa::available() {
-        check(&a, 130, KernelId::CpuCsr, isa, 2, Schedule::Balanced, 0);
+        check(&a, 130, KernelId::CpuCsr, (isa, 2), Schedule::Balanced, 0);
     }
 }
 
@@ -240,9 +239,9 @@ fn a_matrix_of_hub_rows_only_equals_the_reference_for_several_slabs_of_columns()
 fn non_temporal_stores_and_prefetching_do_not_change_a_bit() {
     // Large enough for non-temporal stores to Y and for prefetching of X.
     let a = generate::<f64>("road,n=70000", 5, u64::MAX).unwrap().matrix;
-    check(&a, 64, KernelId::CpuCsr, Isa::detect(), 2, Schedule::Balanced, 0);
-    check(&a, 8, KernelId::CpuCsr, Isa::detect(), 2, Schedule::Balanced, 0);
-    check(&a.cast::<f32>().unwrap(), 128, KernelId::CpuCsr, Isa::detect(), 2, Schedule::Balanced, 0);
+    check(&a, 64, KernelId::CpuCsr, (Isa::detect(), 2), Schedule::Balanced, 0);
+    check(&a, 8, KernelId::CpuCsr, (Isa::detect(), 2), Schedule::Balanced, 0);
+    check(&a.cast::<f32>().unwrap(), 128, KernelId::CpuCsr, (Isa::detect(), 2), Schedule::Balanced, 0);
 }
 
 #[test]
@@ -344,9 +343,9 @@ proptest! {
         a in matrices(), k in 0usize..=130, threads in 1usize..5, kernel in prop::sample::select(cpu_kernels()), gap in 0usize..3,
     ) {
         for &isa in Isa::available() {
-            check(&a, k, kernel, isa, threads, Schedule::Balanced, gap);
+            check(&a, k, kernel, (isa, threads), Schedule::Balanced, gap);
         }
-        check(&a.cast::<f32>().unwrap(), k, kernel, Isa::detect(), threads, Schedule::EqualRows, gap);
+        check(&a.cast::<f32>().unwrap(), k, kernel, (Isa::detect(), threads), Schedule::EqualRows, gap);
     }
 }
 
@@ -360,7 +359,7 @@ fn identical_rows_with_equal_values_have_a_value_at_every_width() {
         let a = coo_to_csr(&coo).unwrap().0;
         for k in (1..=300).chain([383, 384, 385, 511, 512, 513, 600]) {
             for &isa in Isa::available() {
-                check(&a, k, KernelId::CpuCsr, isa, 1, Schedule::Balanced, k % 3);
+                check(&a, k, KernelId::CpuCsr, (isa, 1), Schedule::Balanced, k % 3);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rowloom::internal::adapt::Resolved;
+use rowloom::internal::adapt::ResolvedDevices;
 use rowloom::internal::cost::{Correction, Profile, cpu_profile, emulated_profile, host_rates};
 use rowloom::internal::kernel::{KernelId, Order, reference};
 use rowloom::internal::machine::Machine;
@@ -79,11 +79,11 @@ fn compute(pools: &[Arc<Pool>], a: &Csr<f64>, k: usize, configuration: usize) ->
         ..ProductOptions::default()
     };
     let names = devices[configuration % devices.len()];
-    let resolved = Resolved {
+    let resolved = ResolvedDevices {
         devices: names.iter().map(spec).collect(),
         host: host_rates(2).unwrap(),
         cluster: None,
-        refined: None,
+        factors_path: None,
         has_model: false,
     };
     let builder = Runtime::builder().devices(names.join(",")).model("none");

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
+use serde_json::{Map, Value, json};
 
 use super::names;
 use super::options::{Devices, parse_bytes};
@@ -111,6 +112,20 @@ pub struct ExecutionArguments {
 }
 
 impl ExecutionArguments {
+    /// Limits, transfer and model as every report has them.
+    pub fn limits(&self) -> Map<String, Value> {
+        let limits = [
+            ("chunk_bytes", json!(self.chunk_bytes)),
+            ("cpu_share", json!(self.cpu_share)),
+            ("transfer", json!(self.transfer)),
+            ("mem_limit", json!(self.mem_limit)),
+            ("reproducible", json!(self.reproducible)),
+            ("model", json!(self.model)),
+            ("no_refine", json!(self.no_refine)),
+        ];
+        limits.into_iter().map(|(key, value)| (key.into(), value)).collect()
+    }
+
     /// These devices, with the default of every other flag.
     pub fn of(devices: Devices) -> Self {
         let auto = || String::from("auto");

@@ -6,6 +6,7 @@ use super::measure::CalibrateArguments;
 use super::options::{Devices, XSource};
 use super::tools::{ConvertArguments, InspectArguments};
 use super::work::{PlanArguments, RunArguments};
+use rowloom::internal::adapt::ResolvedDevices;
 use rowloom::internal::cost::Profile;
 use rowloom::internal::kernel::Processor;
 use rowloom::internal::plan::{DeviceSpec, Plan};
@@ -35,6 +36,11 @@ impl DeviceKinds {
             are_ranks: devices.iter().any(|device| is_rank(&device.profile)),
             has_model: false,
         }
+    }
+
+    /// Of the devices that a product may use.
+    pub fn of_resolved(resolved: &ResolvedDevices) -> Self {
+        Self { has_model: resolved.has_model, ..Self::of(&resolved.devices) }
     }
 
     /// Of a saved plan's devices.

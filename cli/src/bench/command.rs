@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::baseline;
-use super::kernels::{CaseSink, KernelBench, check_names, facts, open_devices};
+use super::kernels::{CaseSink, KernelBench, MeasuredMatrix, check_names, facts, open_devices};
 use super::oracle;
 use super::report;
 use super::report::CaseReport;
@@ -53,7 +53,8 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     let count = arguments.matrices.len() * arguments.dtype.len() * arguments.k.len() * devices.len();
     let bar = console.bar(count as u64, "cases");
     let under = console.under(&bar);
-    let bench = KernelBench::new(&session, &under, names, settings, schedule, &arguments.against, &devices);
+    let bench = KernelBench::new(&session, &under, names, settings, schedule);
+    let bench = bench.against(&arguments.against, &devices);
     let journal = arguments.keep.as_deref().map(Journal::open).transpose()?;
     if let Some(journal) = journal.as_ref().filter(|journal| !journal.is_empty()) {
         let (count, plural) = (journal.len(), if journal.len() == 1 { "case" } else { "cases" });
@@ -75,7 +76,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     for matrix in &arguments.matrices {
         let source = MatrixSource::new(matrix);
         let (loaded, _) = session.load::<f64>(&source, false, &under)?;
-        let used = session.pool.install(|| used_columns(loaded.matrix.view()));
+        let used_columns = session.pool.install(|| used_columns(loaded.matrix.view()));
         cases.facts = facts(&loaded.info.name, loaded.matrix.view());
         let facts = cases.facts.clone();
         let describe = || MatrixDescription::of(source.name(), &facts, loaded.matrix.view());
@@ -83,12 +84,14 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         for dtype in &arguments.dtype {
             let measured = match dtype {
                 Dtype::F64 => {
-                    bench.matrix(&facts, &loaded.matrix, used, &arguments.k, &mut devices, &mut cases)
+                    let double = MeasuredMatrix { facts: &facts, matrix: &loaded.matrix, used_columns };
+                    bench.matrix(&double, &arguments.k, &mut devices, &mut cases)
                 }
                 Dtype::F32 => {
                     let single: Csr<f32> = session.pool.install(|| loaded.matrix.cast())?;
                     check_intact(&loaded.matrix, &source)?;
-                    bench.matrix(&facts, &single, used, &arguments.k, &mut devices, &mut cases)
+                    let single = MeasuredMatrix { facts: &facts, matrix: &single, used_columns };
+                    bench.matrix(&single, &arguments.k, &mut devices, &mut cases)
                 }
             };
             if_intact(&loaded.matrix, &source, measured)?;

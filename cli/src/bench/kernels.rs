@@ -19,7 +19,7 @@ use rowloom::internal::error::{Error, Result};
 use rowloom::internal::kernel::cpu::{CpuSettings, Kernels};
 use rowloom::internal::kernel::{KernelId, Order, Processor, Schedule};
 use rowloom::internal::machine::Isa;
-use rowloom::internal::matrix::{Csr, CsrView, Dtype, MultiVector, MultiVectorView};
+use rowloom::internal::matrix::{Csr, CsrView, Dtype, MultiVector, MultiVectorView, Scalar};
 use rowloom::internal::trace::Clock;
 use rowloom::internal::work::ChunkRows;
 use rowloom::internal::work::spmm::{Features, Spmm};
@@ -58,6 +58,16 @@ pub struct KernelBench<'a> {
     cusparse: Option<Cusparse>,
 }
 
+/// A matrix that kernels are measured on.
+pub struct MeasuredMatrix<'a, T: Scalar> {
+    /// Its name, hash and size.
+    pub facts: &'a MatrixFacts,
+    /// Its entries.
+    pub matrix: &'a Csr<T>,
+    /// Number of its columns with entries.
+    pub used_columns: u64,
+}
+
 /// A device that holds the matrix.
 struct LoadedDevice<'a, T> {
     device: &'a str,
@@ -77,33 +87,34 @@ pub trait CaseSink {
 }
 
 impl<'a> KernelBench<'a> {
-    /// Opens cuSPARSE where `against` names it, and notes where it is missing.
+    /// Measures the kernels of these names, without peers.
     pub fn new(
         session: &'a Session,
         console: &'a Console,
         names: KernelNames,
         settings: BenchSettings,
         schedule: Schedule,
-        against: &'a [String],
-        devices: &[BenchDevice],
     ) -> Self {
         let cpu = CpuSettings { k: 0, threads: session.pool.threads(), isa: Isa::detect(), schedule };
-        let cusparse = against.iter().any(|peer| peer == "cusparse").then(|| cusparse(devices, console));
-        let cusparse = cusparse.flatten();
-        Self { session, console, names, settings, cpu, against, cusparse }
+        Self { session, console, names, settings, cpu, against: &[], cusparse: None }
+    }
+
+    /// Compares with these peers. Opens cuSPARSE where it is one of them, and notes where it is missing.
+    pub fn against(self, against: &'a [String], devices: &[BenchDevice]) -> Self {
+        let cusparse = against.iter().any(|peer| peer == "cusparse").then(|| cusparse(devices, self.console));
+        Self { against, cusparse: cusparse.flatten(), ..self }
     }
 
     /// Measures one matrix in one precision with each K on each device. Returns early after a signal.
     pub fn matrix<T: Kernels>(
         &self,
-        facts: &MatrixFacts,
-        matrix: &Csr<T>,
-        used_columns: u64,
+        measured: &MeasuredMatrix<'_, T>,
         ks: &[usize],
         devices: &mut [BenchDevice],
         sink: &mut dyn CaseSink,
     ) -> Result<()> {
         let Self { session, console, .. } = self;
+        let MeasuredMatrix { facts, matrix, used_columns } = *measured;
         let wanted = |sink: &mut dyn CaseSink, k: usize, devices: &[BenchDevice]| {
             let wants: Vec<bool> =
                 devices.iter().map(|device| sink.wants(T::DTYPE, k, &device.name)).collect();

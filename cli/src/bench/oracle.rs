@@ -37,31 +37,23 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     let session = Session::with(arguments.threads, arguments.seed)?;
     let mut devices = open_devices(&arguments.devices, &arguments.model, &session)?;
     session.interrupt.defer();
-    let mut cases = Consulted::default();
+    let mut oracle = Oracle { arguments, session: &session, console, consulted: Consulted::default() };
     for matrix in &arguments.matrices {
         let source = MatrixSource::new(matrix);
         let (loaded, _) = session.load::<f64>(&source, false, console)?;
         for dtype in &arguments.dtype {
             let name = &loaded.info.name;
             let measured = match dtype {
-                Dtype::F64 => measure_matrix(
-                    arguments,
-                    &session,
-                    console,
-                    name,
-                    &loaded.matrix,
-                    &mut devices,
-                    &mut cases,
-                ),
+                Dtype::F64 => oracle.measure(name, &loaded.matrix, &mut devices),
                 Dtype::F32 => {
                     let single: Csr<f32> = session.pool.install(|| loaded.matrix.cast())?;
-                    measure_matrix(arguments, &session, console, name, &single, &mut devices, &mut cases)
+                    oracle.measure(name, &single, &mut devices)
                 }
             };
             if_intact(&loaded.matrix, &source, measured)?;
         }
     }
-    let Consulted { cases, without_expected } = cases;
+    let Consulted { cases, without_expected } = oracle.consulted;
     show(&cases, console)?;
     console.json(&json(&cases, arguments, &session))?;
     session.interrupt.check()?;
@@ -77,67 +69,80 @@ struct Consulted {
     without_expected: Vec<String>,
 }
 
-/// Measures one matrix in one precision and appends its cases to `cases`. Returns early after a signal.
-fn measure_matrix<T: Kernels>(
-    arguments: &BenchArguments,
-    session: &Session,
-    console: &Console,
-    name: &str,
-    matrix: &Csr<T>,
-    devices: &mut [BenchDevice],
-    cases: &mut Consulted,
-) -> Result<()> {
-    let limit = session.memory_limit_bytes();
-    let a = matrix.view();
-    let threads = session.pool.threads();
-    let cpu = CpuSettings { k: 0, threads, isa: Isa::detect(), schedule: Schedule::Balanced };
-    let sizes = session.pool.install(|| Sizes::of(a))?;
-    for BenchDevice { profile, name: device, gpu } in devices {
-        let processor = if gpu.is_some() { Processor::Gpu } else { Processor::Cpu };
-        let kernels: Vec<KernelId> = eligible(processor).to_vec();
-        let names: Vec<String> = kernels.iter().map(|kernel| kernel.name().into()).collect();
-        let names = KernelNames::new(&names)?;
-        let mut subject = subject(gpu.as_mut(), &session.pool, a, &names, cpu, limit);
-        for &k in &arguments.k {
-            if session.interrupt.asked() {
-                return Ok(());
-            }
-            x::check_memory::<T>("Y", matrix.rows(), k, limit)?;
-            let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);
-            let x = session.pool.install(load)?;
-            let _spinner = console.spinner(format!("{name} {} k={k} on {device}", T::DTYPE.name()));
-            if let Some(note) = subject.take_x(x.view())? {
-                console.note(&note);
-            }
-            if arguments.k.first() == Some(&k) {
-                warm_up(&mut *subject, x.view())?;
-            }
-            let work = Spmm::new(&a, k)?;
-            let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
-            let features = session.pool.install(|| Features::of(&work, &all));
-            let forms = |kernel: &KernelId| Form::all(*kernel, T::DTYPE, k as u64, profile.compiles);
-            let forms: Vec<Form> = kernels.iter().flat_map(forms).collect();
-            let settings =
-                OracleSettings { device, profile, matrix: name, features: &features, budget_s: CASE_SECONDS };
-            let expected = match Expected::new(&session.pool, a, &sizes, x.view(), cpu) {
-                Err(Error::Verification(reason)) => {
-                    let reason = format!("{name} {} k={k} on {device}: {reason}", T::DTYPE.name());
-                    console.note(&reason);
-                    cases.without_expected.push(reason);
-                    continue;
+/// The command, and the cases so far.
+struct Oracle<'a> {
+    arguments: &'a BenchArguments,
+    session: &'a Session,
+    console: &'a Console,
+    consulted: Consulted,
+}
+
+impl Oracle<'_> {
+    /// Measures one matrix in one precision. Returns early after a signal.
+    fn measure<T: Kernels>(
+        &mut self,
+        name: &str,
+        matrix: &Csr<T>,
+        devices: &mut [BenchDevice],
+    ) -> Result<()> {
+        let Self { arguments, session, console, consulted: cases } = self;
+        let limit = session.memory_limit_bytes();
+        let a = matrix.view();
+        let threads = session.pool.threads();
+        let cpu = CpuSettings { k: 0, threads, isa: Isa::detect(), schedule: Schedule::Balanced };
+        let sizes = session.pool.install(|| Sizes::of(a))?;
+        for BenchDevice { profile, name: device, gpu } in devices {
+            let processor = if gpu.is_some() { Processor::Gpu } else { Processor::Cpu };
+            let kernels: Vec<KernelId> = eligible(processor).to_vec();
+            let names: Vec<String> = kernels.iter().map(|kernel| kernel.name().into()).collect();
+            let names = KernelNames::new(&names)?;
+            let mut subject = subject(gpu.as_mut(), &session.pool, a, &names, cpu, limit);
+            for &k in &arguments.k {
+                if session.interrupt.asked() {
+                    return Ok(());
                 }
-                expected => expected?,
-            };
-            match consult(&session.pool, &mut *subject, x.view(), &expected, &forms, &settings)? {
-                Some(case) => {
-                    console.note(&line(&case));
-                    cases.cases.push(case);
+                x::check_memory::<T>("Y", matrix.rows(), k, limit)?;
+                let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);
+                let x = session.pool.install(load)?;
+                let _spinner = console.spinner(format!("{name} {} k={k} on {device}", T::DTYPE.name()));
+                if let Some(note) = subject.take_x(x.view())? {
+                    console.note(&note);
                 }
-                None => console.note(&format!("{name} k={k} on {device}: no kernel ran")),
+                if arguments.k.first() == Some(&k) {
+                    warm_up(&mut *subject, x.view())?;
+                }
+                let work = Spmm::new(&a, k)?;
+                let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
+                let features = session.pool.install(|| Features::of(&work, &all));
+                let forms = |kernel: &KernelId| Form::all(*kernel, T::DTYPE, k as u64, profile.compiles);
+                let forms: Vec<Form> = kernels.iter().flat_map(forms).collect();
+                let settings = OracleSettings {
+                    device,
+                    profile,
+                    matrix: name,
+                    features: &features,
+                    budget_s: CASE_SECONDS,
+                };
+                let expected = match Expected::new(&session.pool, a, &sizes, x.view(), cpu) {
+                    Err(Error::Verification(reason)) => {
+                        let reason = format!("{name} {} k={k} on {device}: {reason}", T::DTYPE.name());
+                        console.note(&reason);
+                        cases.without_expected.push(reason);
+                        continue;
+                    }
+                    expected => expected?,
+                };
+                match consult(&session.pool, &mut *subject, x.view(), &expected, &forms, &settings)? {
+                    Some(case) => {
+                        console.note(&line(&case));
+                        cases.cases.push(case);
+                    }
+                    None => console.note(&format!("{name} k={k} on {device}: no kernel ran")),
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// An error where a form's Y was wrong.

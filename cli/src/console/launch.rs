@@ -8,7 +8,7 @@ use rowloom::internal::error::{Error, Result};
 
 /// The place of this process in a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Launch {
+pub struct MpiLaunch {
     /// The number of this process.
     pub rank: usize,
     /// Number of processes.
@@ -22,7 +22,7 @@ const VARIABLES: [[&str; 2]; 3] = [
     ["PMIX_RANK", "SLURM_NTASKS"],
 ];
 
-impl Launch {
+impl MpiLaunch {
     /// As the environment says; `None` if no launcher started this process.
     pub fn detect() -> Option<Self> {
         Self::from(|name| std::env::var(name).ok())
@@ -71,17 +71,17 @@ mod tests {
     #[test]
     fn a_rank_is_found_in_the_variables_of_each_launcher() {
         let with = |pairs: &'static [(&str, &str)]| {
-            Launch::from(|name| {
+            MpiLaunch::from(|name| {
                 pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string())
             })
         };
         assert_eq!(with(&[]), None);
         assert_eq!(
             with(&[("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "4")]),
-            Some(Launch { rank: 2, size: 4 })
+            Some(MpiLaunch { rank: 2, size: 4 })
         );
-        assert_eq!(with(&[("PMI_RANK", "0"), ("PMI_SIZE", "1")]), Some(Launch { rank: 0, size: 1 }));
-        assert_eq!(with(&[("PMIX_RANK", "1"), ("SLURM_NTASKS", "2")]), Some(Launch { rank: 1, size: 2 }));
+        assert_eq!(with(&[("PMI_RANK", "0"), ("PMI_SIZE", "1")]), Some(MpiLaunch { rank: 0, size: 1 }));
+        assert_eq!(with(&[("PMIX_RANK", "1"), ("SLURM_NTASKS", "2")]), Some(MpiLaunch { rank: 1, size: 2 }));
         // A batch script that Slurm started is no rank.
         assert_eq!(with(&[("SLURM_NTASKS", "2")]), None);
         assert_eq!(with(&[("PMI_RANK", "4"), ("PMI_SIZE", "x")]), None);

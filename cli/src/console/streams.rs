@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::advice;
-use super::launch::Launch;
+use super::launch::MpiLaunch;
 use super::prose::wrapped;
 use super::report::Report;
 use super::table::{Table, note_width, printable, prose_width};
@@ -69,7 +69,7 @@ impl Console {
     pub fn new(command: &Command) -> Self {
         let common = command.common();
         // A launcher gives its ranks a terminal of its own and passes on what they write to it.
-        let is_launched = Launch::detect().is_some();
+        let is_launched = MpiLaunch::detect().is_some();
         let color = |terminal: bool| match common.color {
             ColorChoice::Always => true,
             ColorChoice::Never => false,

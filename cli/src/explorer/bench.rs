@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde::Deserialize;
 
 use super::collected::Collected;
-use super::files::{Check, Description, Facts, Features, Provenance, Times, timing};
 use super::naming::{argument_of, quoted};
+use super::report_keys::{Check, Description, Facts, Features, Provenance, Times, timing};
 use crate::plots::{ExplorerCase, Timed};
 
 /// What is read of a report.

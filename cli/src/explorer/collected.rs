@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::files::{Description, Facts};
 use super::naming;
+use super::report_keys::{Description, Facts};
 use crate::console::table::count_of;
 use crate::plots::{ExplorerData, ExplorerMatrix};
 

@@ -3,7 +3,7 @@
 mod bench;
 mod collected;
 pub mod command;
-mod files;
 mod naming;
 mod read;
+mod report_keys;
 mod study;

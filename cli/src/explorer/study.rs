@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use serde::Deserialize;
 
 use super::collected::Collected;
-use super::files::{Check, Description, Facts, Provenance, Times, timing};
 use super::naming::{argument_of, quoted};
+use super::report_keys::{Check, Description, Facts, Provenance, Times, timing};
 use crate::plots::{ExplorerCase, Timed};
 
 /// The kernel that runs are compared with.

@@ -33,7 +33,7 @@ pub use host::HostBench;
 pub use host_memory::measure_host;
 pub use oracle::{FormTime, OracleCase, OracleSettings, consult, time_forms};
 pub use pattern::Pattern;
-pub use provenance::{Place, Program, Provenance};
+pub use provenance::{Program, Provenance, RecordedMachine};
 pub use python_peer::PythonPeer;
 pub use regret::{REGRET_NOISE, Regret};
 pub use resident::{ResidentBench, batch};

@@ -49,7 +49,7 @@ impl Program {
 
 /// The machine as results name it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Place {
+pub struct RecordedMachine {
     /// Host name.
     pub host: String,
     /// Processor model.
@@ -78,7 +78,7 @@ pub struct Provenance {
     /// The program.
     pub program: Program,
     /// The machine.
-    pub machine: Place,
+    pub machine: RecordedMachine,
     /// The command line.
     pub arguments: Vec<String>,
     /// Seed of generated matrices and of X.
@@ -90,7 +90,7 @@ pub struct Provenance {
 impl Provenance {
     /// The origin of results that this program computes on `machine` from now on.
     pub fn now(machine: &Machine, seed: u64) -> Self {
-        let place = Place {
+        let machine = RecordedMachine {
             host: machine.host.clone(),
             cpu: machine.cpu.clone(),
             isa: machine.isa.name().into(),
@@ -104,7 +104,7 @@ impl Provenance {
         };
         Self {
             program: Program::this(),
-            machine: place,
+            machine,
             arguments: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
             seed,
             started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
@@ -114,7 +114,7 @@ impl Provenance {
     /// All names and values, in groups.
     pub fn facts(&self) -> Vec<(String, Vec<(String, String)>)> {
         let fact = |name: &str, value: String| (name.to_string(), value);
-        let Place {
+        let RecordedMachine {
             host,
             cpu,
             isa,

@@ -12,7 +12,7 @@ use rowloom::internal::device::{
 };
 use rowloom::internal::error::{Error, Result};
 use rowloom::internal::graph::{Demand, DeviceId};
-use rowloom::internal::runtime::{AnyDevice, Runtime};
+use rowloom::internal::runtime::{BoxedDevice, Runtime};
 
 /// Bytes of the smallest allocation that the arena makes on the device.
 const SLAB_BYTES: u64 = 16 << 20;
@@ -32,7 +32,7 @@ struct Slab {
 
 /// A device, its arena, and the channel on which it reports completed operations.
 pub struct SynchronousDevice {
-    device: AnyDevice,
+    device: BoxedDevice,
     completions: Receiver<Completion>,
     slabs: Vec<Slab>,
     pinned: Option<Pinned>,

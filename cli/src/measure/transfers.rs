@@ -13,7 +13,7 @@ use rowloom::internal::device::{
 };
 use rowloom::internal::error::{Error, Result};
 use rowloom::internal::graph::{Demand, DeviceId};
-use rowloom::internal::runtime::{AnyDevice, Runtime};
+use rowloom::internal::runtime::{BoxedDevice, Runtime};
 
 /// How host memory takes part in a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -130,7 +130,7 @@ pub fn sizes(largest: u64) -> Vec<u64> {
 
 /// A device whose copies are measured.
 pub struct TransferBench {
-    device: AnyDevice,
+    device: BoxedDevice,
     completions: Receiver<Completion>,
     upload: usize,
     download: usize,

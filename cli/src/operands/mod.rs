@@ -3,8 +3,8 @@
 pub mod collection;
 pub mod dense;
 pub mod output;
+#[cfg(feature = "mpi")]
+pub mod rank_x;
 pub mod session;
 pub mod standard_input;
 pub mod x;
-#[cfg(feature = "mpi")]
-pub mod x_rows;

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::dense;
 use super::dense::DenseShape;
 use super::gpus;
 use super::nodes::NodeCounts;
-use super::report::{planned, show_devices_and_chunks};
+use super::report::{config, planned, show_devices_and_chunks};
 use super::sentence;
 use super::table::{add_times, device_reasons};
 use crate::args::MatrixSource;
@@ -124,10 +124,19 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
         console.table(&Table::paragraph(&advice))?;
     }
 
+    let own_flags = json!({
+        "matrix": source.name(),
+        "k": k,
+        "x": arguments.x.name(),
+        "finite": arguments.finite,
+        "seed": session.seed,
+        "format": planning.format,
+        "tune": planning.tune,
+    });
     let report = Report::new("plan")
         .with("provenance", &session.provenance)
         .with("machine", machine_report(&session.machine))
-        .with("config", config(arguments, &session, &source, k))
+        .with("config", config(arguments, &session, own_flags))
         .with("matrix", MatrixReport::new(&loaded.info, matrix.rows(), matrix.cols(), matrix.nnz()))
         .with("device_counts", &counts)
         .with("summary", &sentence)
@@ -156,33 +165,4 @@ fn copies_of_vectors(plan: &Plan) -> Option<&'static str> {
         }
         None => None,
     }
-}
-
-/// Every flag as resolved.
-fn config(arguments: &PlanArguments, session: &Session, source: &MatrixSource, k: usize) -> Value {
-    let planning = &arguments.planning;
-    json!({
-        "matrix": source.name(),
-        "k": k,
-        "x": arguments.x.name(),
-        "repeat": arguments.repeat,
-        "finite": arguments.finite,
-        "save": arguments.save.as_ref().map(|path| path.display().to_string()),
-        "seed": session.seed,
-        "threads": session.pool.threads(),
-        "dtype": arguments.matrix_arguments.dtype,
-        "devices": planning.devices.name(),
-        "mode": planning.mode,
-        "chunks": planning.chunks,
-        "chunk_bytes": planning.chunk_bytes,
-        "cpu_share": planning.cpu_share,
-        "transfer": planning.transfer,
-        "mem_limit": planning.mem_limit,
-        "kernel": planning.kernel,
-        "format": planning.format,
-        "reproducible": planning.reproducible,
-        "model": planning.model,
-        "no_refine": planning.no_refine,
-        "tune": planning.tune,
-    })
 }

@@ -5,17 +5,17 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::report::{planned, show_devices_and_chunks};
+use super::report::{config, planned, show_devices_and_chunks};
 use super::sentence;
 use super::table::{add_times, device_reasons};
 use crate::args::PlanArguments;
-use crate::args::no_effect;
+use crate::args::no_effect::{self, DeviceKinds};
 use crate::console::reasons;
 use crate::console::report::{Report, machine_report};
 use crate::console::table::{Table, count, seconds};
 use crate::console::{Console, check_target};
 use crate::operands::session::Session;
-use crate::request::planning::{execution_options, kinds, notes, runtime};
+use crate::request::planning::{execution_options, notes, runtime};
 use crate::run::workload::named_operands;
 use rowloom::internal::error::{Error, Result};
 use rowloom::internal::kernel::KindOfWork;
@@ -113,7 +113,7 @@ pub fn run(arguments: &PlanArguments, shape: DenseShape, console: &Console) -> R
     let options = ProductOptions { kernel, ..execution_options(planning, arguments.repeat) };
     let resolved = runtime.resolve(&options)?;
     let mut all_notes = notes(planning, &resolved);
-    all_notes.extend(no_effect::of_dense_plan(&arguments.common, kinds(&resolved)));
+    all_notes.extend(no_effect::of_dense_plan(&arguments.common, DeviceKinds::of_resolved(&resolved)));
     all_notes.iter().for_each(|note| console.note(note));
     let request = options.request(&resolved, shape.work.clone(), u64::from(arguments.repeat));
     let mut plan = session.pool.install(|| make(&request))?;
@@ -144,28 +144,11 @@ pub fn run(arguments: &PlanArguments, shape: DenseShape, console: &Console) -> R
     console.text("\n")?;
     show_devices_and_chunks(&plan, arguments.wide, console)?;
 
-    let config = json!({
-        "work": arguments.matrix.to_string_lossy(),
-        "repeat": arguments.repeat,
-        "save": arguments.save.as_ref().map(|path| path.display().to_string()),
-        "threads": session.pool.threads(),
-        "dtype": arguments.matrix_arguments.dtype,
-        "devices": planning.devices.name(),
-        "mode": planning.mode,
-        "chunks": planning.chunks,
-        "chunk_bytes": planning.chunk_bytes,
-        "cpu_share": planning.cpu_share,
-        "transfer": planning.transfer,
-        "mem_limit": planning.mem_limit,
-        "kernel": planning.kernel,
-        "reproducible": planning.reproducible,
-        "model": planning.model,
-        "no_refine": planning.no_refine,
-    });
+    let work = json!({ "work": arguments.matrix.to_string_lossy() });
     let report = Report::new("plan")
         .with("provenance", &session.provenance)
         .with("machine", machine_report(&session.machine))
-        .with("config", config)
+        .with("config", config(arguments, &session, work))
         .with("summary", &sentence)
         .with("timing", json!({"plan_s": plan_s}))
         .with("device_counts", &counts)

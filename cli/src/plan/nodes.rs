@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::console::table::{Table, seconds};
 use crate::request::cluster::parts_of_time;
-use rowloom::internal::cost::{Cluster, HostRates};
+use rowloom::internal::cost::{HostRates, SimulatedCluster};
 use rowloom::internal::error::{Counted, Error, Result, Seconds};
 use rowloom::internal::plan::{Plan, PlanRequest, make};
 use rowloom::internal::runtime::{SimulatedVectors, TimeParts};
@@ -52,7 +52,7 @@ impl NodeCounts {
                 memory_gb_per_s: request.host.memory_gb_per_s * share,
                 copy_gb_per_s: request.host.copy_gb_per_s * share,
             };
-            let fewer = Cluster { nodes, ..cluster.clone() };
+            let fewer = SimulatedCluster { nodes, ..cluster.clone() };
             let devices = request.devices.iter().take(fewer.devices() as usize).cloned().collect();
             let smaller = PlanRequest { devices, host, cluster: Some(fewer.clone()), ..request.clone() };
             let simulated = || -> Result<NodeCount> {
@@ -130,7 +130,7 @@ impl NodeCounts {
 }
 
 /// The time of a simulated plan.
-fn count(cluster: &Cluster, plan: &Plan, parts: &TimeParts) -> NodeCount {
+fn count(cluster: &SimulatedCluster, plan: &Plan, parts: &TimeParts) -> NodeCount {
     let longest = parts_of_time(cluster, parts).into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
     NodeCount {
         nodes: cluster.nodes,

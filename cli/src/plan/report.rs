@@ -4,9 +4,11 @@ use serde_json::{Value, json};
 
 use super::groups;
 use super::table::{all_chunks, chunk_groups, devices, kernels, name_of};
+use crate::args::PlanArguments;
 use crate::console::Console;
 use crate::console::report::Report;
 use crate::console::table::count;
+use crate::operands::session::Session;
 use rowloom::internal::error::Result;
 use rowloom::internal::kernel::Processor;
 use rowloom::internal::plan::{Chunk, Plan};
@@ -34,6 +36,28 @@ pub fn show_devices_and_chunks(plan: &Plan, wide: bool, console: &Console) -> Re
     }
     console.prose("\n")?;
     console.table(&kernels(plan, false))
+}
+
+/// Every flag as resolved; `own` has those of one kind of work.
+pub fn config(arguments: &PlanArguments, session: &Session, own: Value) -> Value {
+    let planning = &arguments.planning;
+    let mut config = planning.limits();
+    let flags = json!({
+        "repeat": arguments.repeat,
+        "save": arguments.save.as_ref().map(|path| path.display().to_string()),
+        "threads": session.pool.threads(),
+        "dtype": arguments.matrix_arguments.dtype,
+        "devices": planning.devices.name(),
+        "mode": planning.mode,
+        "chunks": planning.chunks,
+        "kernel": planning.kernel,
+    });
+    for keys in [flags, own] {
+        if let Value::Object(keys) = keys {
+            config.extend(keys);
+        }
+    }
+    Value::Object(config)
 }
 
 /// A report with the parts of a plan. `entries` is the key of the number of entries of a chunk; `product_words` are the parts of a product.

@@ -20,8 +20,8 @@ const ROW: f64 = 24.0;
 const BAR: f64 = 13.0;
 const OUTLINE: f64 = 5.0;
 
-/// The layout of a timeline: a colour for each kind, and a row for each of the overlapping spans of a lane.
-struct Layout<'a> {
+/// The spans of a timeline in rows: a colour for each kind, and a row for each of the overlapping spans of a lane.
+struct PlacedSpans<'a> {
     timeline: &'a Timeline,
     spans: Vec<(&'a Span, usize, usize)>,
     kinds: Vec<(&'a str, usize)>,
@@ -30,7 +30,7 @@ struct Layout<'a> {
     end_s: f64,
 }
 
-impl<'a> Layout<'a> {
+impl<'a> PlacedSpans<'a> {
     fn new(timeline: &'a Timeline) -> Self {
         let possible =
             |span: &&Span| drawable(span.start_s) && drawable(span.end_s) && span.end_s >= span.start_s;
@@ -88,29 +88,29 @@ fn prediction(span: &Span) -> Option<(f64, f64)> {
 
 /// Draws the timeline; returns its height.
 pub(super) fn draw(timeline: &Timeline, canvas: &mut Canvas, width: f64) -> f64 {
-    let layout = Layout::new(timeline);
-    if layout.spans.is_empty() {
+    let placed = PlacedSpans::new(timeline);
+    if placed.spans.is_empty() {
         return no_data(canvas, width);
     }
-    let mut entries: Vec<(Symbol, String)> = layout
+    let mut entries: Vec<(Symbol, String)> = placed
         .kinds
         .iter()
         .map(|(name, colour)| {
             (Symbol::Square(format!("bar {}", Appearance(*colour).colour())), (*name).to_string())
         })
         .collect();
-    if layout.spans.iter().any(|(span, ..)| prediction(span).is_some()) {
+    if placed.spans.iter().any(|(span, ..)| prediction(span).is_some()) {
         entries.push((Symbol::Square("outline c7".into()), "predicted".into()));
     }
     let mut y = legend::draw(canvas, &entries, width, 0.0);
     let names = timeline.lanes.iter().map(|lane| text_width(&lane.name, SMALL) + 8.0);
     let left = names.fold(40.0, f64::max).min(width * 0.25) + 8.0;
-    let duration_s = (layout.end_s - layout.start_s).max(1e-9);
+    let duration_s = (placed.end_s - placed.start_s).max(1e-9);
     let (factor, unit) = time_unit(duration_s);
     let axis = Axis { label: format!("time ({unit})"), scale: Scale::Linear, from_zero: true };
     let Some(ticks) = Ticks::around(&axis, [0.0, duration_s * factor].into_iter(), 9) else { return y };
     // The time axis ends with the run, not with the last tick.
-    let at = |seconds: f64| left + (seconds - layout.start_s) / duration_s * (width - left - 12.0);
+    let at = |seconds: f64| left + (seconds - placed.start_s) / duration_s * (width - left - 12.0);
 
     let top = y;
     let mut tops = Vec::new();
@@ -124,7 +124,7 @@ pub(super) fn draw(timeline: &Timeline, canvas: &mut Canvas, width: f64) -> f64 
             y += 6.0;
         }
         let names = wrapped(&lane.name, SMALL, left - 14.0);
-        let rows = layout.rows_of_lane.get(index).copied().unwrap_or(1) as f64;
+        let rows = placed.rows_of_lane.get(index).copied().unwrap_or(1) as f64;
         let high = (ROW * rows).max(SMALL_LINE * names.len() as f64 + 4.0);
         let (x, upper, wide, full) = (px(left), px(y), px(width - left), px(high - 2.0));
         canvas
@@ -136,20 +136,20 @@ pub(super) fn draw(timeline: &Timeline, canvas: &mut Canvas, width: f64) -> f64 
         y += high;
     }
     for (value, label) in ticks.values.iter().zip(&ticks.labels) {
-        let x = at(layout.start_s + value / factor);
+        let x = at(placed.start_s + value / factor);
         if x + text_width(label, SMALL) / 2.0 <= width {
             canvas.line("grid", (x, top), (x, y + 4.0));
             canvas.text("tick", x, y + 17.0, Anchor::Middle, label);
         }
     }
-    spans(&layout, &tops, canvas, at);
+    spans(&placed, &tops, canvas, at);
     canvas.text("label", f64::midpoint(left, width), y + 34.0, Anchor::Middle, &axis.label);
     y + 40.0
 }
 
 /// Spans as one path for each lane and kind. Spans narrower than half a pixel are merged with their neighbour, so that the width
 /// bounds the size of the file.
-fn spans(layout: &Layout<'_>, tops: &[f64], canvas: &mut Canvas, at: impl Fn(f64) -> f64) {
+fn spans(placed: &PlacedSpans<'_>, tops: &[f64], canvas: &mut Canvas, at: impl Fn(f64) -> f64) {
     let mut bars: HashMap<(usize, usize, usize), Vec<(f64, f64)>> = HashMap::new();
     let mut outlines = bars.clone();
     let mut names = Vec::new();
@@ -160,7 +160,7 @@ fn spans(layout: &Layout<'_>, tops: &[f64], canvas: &mut Canvas, at: impl Fn(f64
             _ => pieces.push((start, end.max(start + 0.5))),
         }
     };
-    for (span, row, kind) in &layout.spans {
+    for (span, row, kind) in &placed.spans {
         let key = (span.lane, *kind, *row);
         let (start, end) = (at(span.start_s), at(span.end_s));
         add(&mut bars, key, start, end);
@@ -175,7 +175,7 @@ fn spans(layout: &Layout<'_>, tops: &[f64], canvas: &mut Canvas, at: impl Fn(f64
         tops.get(lane).copied().unwrap_or(0.0) + ROW * row as f64 + 1.5
     };
     let colour = |kind: usize| {
-        layout.kinds.get(kind).map_or(String::new(), |(_, colour)| Appearance(*colour).colour())
+        placed.kinds.get(kind).map_or(String::new(), |(_, colour)| Appearance(*colour).colour())
     };
     for (pieces, class, below, high) in
         [(&outlines, "outline", BAR + 2.5, OUTLINE - 1.0), (&bars, "bar", 0.0, BAR)]
@@ -201,7 +201,7 @@ fn spans(layout: &Layout<'_>, tops: &[f64], canvas: &mut Canvas, at: impl Fn(f64
 
 /// Data for the page's script: every word once, times in microseconds from the start.
 pub(super) fn script_data(timeline: &Timeline) -> Value {
-    let layout = Layout::new(timeline);
+    let placed = PlacedSpans::new(timeline);
     let mut words: Vec<&str> = Vec::new();
     let mut numbers: HashMap<&str, usize> = HashMap::new();
     let mut word = |text| {
@@ -211,9 +211,9 @@ pub(super) fn script_data(timeline: &Timeline) -> Value {
         })
     };
     // Whole nanoseconds, the resolution of a trace.
-    let time = |seconds: f64| ((seconds - layout.start_s) * 1e9).round() / 1e3;
+    let time = |seconds: f64| ((seconds - placed.start_s) * 1e9).round() / 1e3;
     let mut spans = Vec::new();
-    for (span, row, kind) in &layout.spans {
+    for (span, row, kind) in &placed.spans {
         let predicted = prediction(span);
         let details: Vec<usize> =
             span.details.iter().flat_map(|(name, value)| [word(name), word(value)]).collect();
@@ -229,15 +229,15 @@ pub(super) fn script_data(timeline: &Timeline) -> Value {
             details
         ]));
     }
-    let lanes: Vec<Value> = layout
+    let lanes: Vec<Value> = placed
         .timeline
         .lanes
         .iter()
-        .zip(&layout.rows_of_lane)
+        .zip(&placed.rows_of_lane)
         .map(|(lane, rows)| json!({"process": lane.process, "name": lane.name, "rows": rows}))
         .collect();
     let kinds: Vec<Value> =
-        layout.kinds.iter().map(|(name, colour)| json!({"name": name, "colour": colour})).collect();
-    let end = if spans.is_empty() { 0.0 } else { time(layout.end_s) };
+        placed.kinds.iter().map(|(name, colour)| json!({"name": name, "colour": colour})).collect();
+    let end = if spans.is_empty() { 0.0 } else { time(placed.end_s) };
     json!({"lanes": lanes, "kinds": kinds, "words": words, "spans": spans, "end": end})
 }

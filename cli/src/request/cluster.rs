@@ -2,7 +2,7 @@
 
 use crate::args::options::Devices;
 use crate::console::table::{count, percent};
-use rowloom::internal::cost::{Cluster, Network};
+use rowloom::internal::cost::{Network, SimulatedCluster};
 use rowloom::internal::error::{Bytes, Counted, Result, Seconds};
 use rowloom::internal::plan::Plan;
 use rowloom::internal::runtime::{SimulatedVectors, TimeParts};
@@ -40,7 +40,7 @@ pub fn simulate(plan: &mut Plan, work: &Work<'_>) -> Result<(SimulatedVectors, T
 const TOPICS: [&str; 6] = ["mode: ", "cluster: ", "exchange: ", "parts: ", "X: ", "transfer: "];
 
 /// The parts of the time of a product, which add up to it, with their seconds; those that take no time are left out.
-pub fn parts_of_time(cluster: &Cluster, parts: &TimeParts) -> Vec<(&'static str, f64)> {
+pub fn parts_of_time(cluster: &SimulatedCluster, parts: &TimeParts) -> Vec<(&'static str, f64)> {
     let all = [
         ("kernels", parts.kernels_s),
         ("imbalance", parts.imbalance_s),
@@ -52,7 +52,7 @@ pub fn parts_of_time(cluster: &Cluster, parts: &TimeParts) -> Vec<(&'static str,
 }
 
 /// The time of a product in words: parts that add up to it.
-pub fn product_words(cluster: &Cluster, parts: &TimeParts) -> String {
+pub fn product_words(cluster: &SimulatedCluster, parts: &TimeParts) -> String {
     let words: Vec<String> = parts_of_time(cluster, parts)
         .into_iter()
         .map(|(what, seconds)| format!("{what} {}", Seconds(seconds)))
@@ -61,7 +61,7 @@ pub fn product_words(cluster: &Cluster, parts: &TimeParts) -> String {
 }
 
 /// What an exchange consists of besides the network.
-fn within(cluster: &Cluster) -> &'static str {
+fn within(cluster: &SimulatedCluster) -> &'static str {
     match cluster.has_cpu_ranks() {
         true => "packing and storing rows",
         false => "packing and copies within nodes",
@@ -69,7 +69,7 @@ fn within(cluster: &Cluster) -> &'static str {
 }
 
 /// The nodes or ranks of a cluster: `64 nodes of 8 GPUs`, `4 ranks`.
-pub fn size(cluster: &Cluster) -> String {
+pub fn size(cluster: &SimulatedCluster) -> String {
     match cluster.has_cpu_ranks() {
         true => Counted(u64::from(cluster.nodes), "rank").to_string(),
         false => format!(
@@ -81,7 +81,7 @@ pub fn size(cluster: &Cluster) -> String {
 }
 
 /// The mode, the network, the exchange and the parts of the time, each as `topic: reason`.
-fn reasons(cluster: &Cluster, parts: &TimeParts) -> Vec<String> {
+fn reasons(cluster: &SimulatedCluster, parts: &TimeParts) -> Vec<String> {
     let Network { latency_us, message_gb_per_s, injection_gb_per_s, gpu_direct } = cluster.network;
     let path = match (cluster.has_cpu_ranks(), gpu_direct) {
         (true, _) => "between ranks of one host",

@@ -1,13 +1,13 @@
 //! The flags of `plan`, `run` and `study` in the words of the runtime: devices, options of a product, and the request for its plan.
 
-use super::tune::{correct_by_predictions, tune};
+use super::tune::{Tuning, correct_by_predictions};
 use crate::args::no_effect::DeviceKinds;
 use crate::args::options::{DeviceWord, Devices, FormatChoice};
 use crate::args::{ExecutionArguments, PlanningArguments};
 use crate::console::Console;
 use crate::operands::session::Session;
-use rowloom::internal::adapt::Resolved;
-use rowloom::internal::cost::Cluster;
+use rowloom::internal::adapt::ResolvedDevices;
+use rowloom::internal::cost::SimulatedCluster;
 use rowloom::internal::error::Result;
 use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::kernel::{Format, KernelId, KindOfWork};
@@ -101,20 +101,20 @@ pub fn resolve<T: Kernels>(
     console: Option<&Console>,
     matrix: CsrView<'_, T>,
     k: usize,
-) -> Result<Resolved> {
+) -> Result<ResolvedDevices> {
     let mut resolved = runtime.resolve(&options(arguments, 1)?)?;
-    if resolved.cluster.as_ref().is_some_and(Cluster::has_cpu_ranks) {
+    if resolved.cluster.as_ref().is_some_and(SimulatedCluster::has_cpu_ranks) {
         // The kernels are timed, or predicted, on all cores of this host, of which each rank has its share.
         let runtime = runtime_on("cpu".into(), arguments, session, Clock::start())?;
         let mut host = runtime.resolve(&options(arguments, 1)?)?.devices;
         match arguments.tune {
-            true => tune(&runtime, session, console, matrix, k, &mut host, true)?,
+            true => Tuning { runtime: &runtime, session, console }.correct(matrix, k, &mut host, true)?,
             false => correct_by_predictions(session, matrix, k, &mut host)?,
         }
         let corrections = host.into_iter().next().map(|cpu| cpu.profile.corrections).unwrap_or_default();
         resolved.devices.iter_mut().for_each(|rank| rank.profile.corrections.clone_from(&corrections));
     } else if arguments.tune && !is_simulated(&arguments.devices) {
-        tune(runtime, session, console, matrix, k, &mut resolved.devices, false)?;
+        Tuning { runtime, session, console }.correct(matrix, k, &mut resolved.devices, false)?;
     }
     Ok(resolved)
 }
@@ -131,13 +131,8 @@ pub fn plan_request<'a, T: Kernels>(
     let runtime = runtime(arguments, session, Clock::start())?;
     let resolved = resolve(arguments, &runtime, session, console, matrix, work.k())?;
     let request = options(arguments, products)?.request(&resolved, work, u64::from(products));
-    let (notes, kinds) = (notes(arguments, &resolved), kinds(&resolved));
+    let (notes, kinds) = (notes(arguments, &resolved), DeviceKinds::of_resolved(&resolved));
     Ok(Requested { request, notes, kinds })
-}
-
-/// The devices, as far as the effect of flags depends on them.
-pub fn kinds(resolved: &Resolved) -> DeviceKinds {
-    DeviceKinds { has_model: resolved.has_model, ..DeviceKinds::of(&resolved.devices) }
 }
 
 /// Whether a simulated machine is among the devices.
@@ -147,7 +142,7 @@ pub fn is_simulated(devices: &Devices) -> bool {
 }
 
 /// Notes on devices that `auto` looked for and that are not there.
-pub fn notes(arguments: &ExecutionArguments, resolved: &Resolved) -> Vec<String> {
+pub fn notes(arguments: &ExecutionArguments, resolved: &ResolvedDevices) -> Vec<String> {
     let gpus = resolved.devices.iter().filter(|device| device.profile.link.is_some()).count();
     let mut notes = Vec::new();
     if arguments.devices == Devices::Auto && gpus == 0 {

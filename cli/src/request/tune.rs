@@ -5,8 +5,8 @@ use crate::console::Console;
 use crate::measure::{KernelNames, SynchronousDevice, subject, time_forms};
 use crate::operands::session::Session;
 use crate::operands::x;
-use rowloom::internal::adapt::{Tuned, correct_profile, kernels_to_time};
-use rowloom::internal::cost::{Form, Profile};
+use rowloom::internal::adapt::{FormTimes, correct_profile, kernels_to_time};
+use rowloom::internal::cost::Form;
 use rowloom::internal::error::Result;
 use rowloom::internal::kernel::cpu::{CpuSettings, Kernels};
 use rowloom::internal::kernel::{KernelId, Processor, Schedule};
@@ -21,51 +21,92 @@ use rowloom::internal::work::{ChunkRows, Kind};
 /// Approximate duration for each device.
 const TUNE_SECONDS: f64 = 0.5;
 
-/// Corrects the profile of every device by measured times of its kernels on this matrix. If `is_divided`, parts of the matrix take their
-/// share of these times, without the weights of the kernels.
-pub fn tune<T: Kernels>(
-    runtime: &Runtime,
-    session: &Session,
-    console: Option<&Console>,
-    matrix: CsrView<'_, T>,
-    k: usize,
-    specs: &mut [DeviceSpec],
-    is_divided: bool,
-) -> Result<()> {
-    let work = Spmm::new(&matrix, k)?;
-    let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
-    let (features, fingerprint) = session.pool.install(|| (Features::of(&work, &all), work.fingerprint()));
-    for device in specs {
-        let mut tuned = Tuned {
-            matrix: fingerprint.clone(),
-            k: k as u64,
-            dtype: T::DTYPE,
-            device: device.profile.name.clone(),
-            threads: if device.profile.processor == Processor::Cpu { session.pool.threads() } else { 0 },
-            forms: Vec::new(),
-        };
-        match tuned.load() {
-            Some(forms) => {
-                if let Some(console) = console {
-                    console.note(&format!("{}: uses the kernel times of an earlier --tune", device.name));
+/// What `--tune` times kernels with.
+pub struct Tuning<'a> {
+    /// Opens the devices.
+    pub runtime: &'a Runtime,
+    /// The threads and the machine.
+    pub session: &'a Session,
+    /// Where the progress is shown.
+    pub console: Option<&'a Console>,
+}
+
+impl Tuning<'_> {
+    /// Corrects the profile of every device by measured times of its kernels on this matrix. If `is_divided`, parts of the matrix take their
+    /// share of these times, without the weights of the kernels.
+    pub fn correct<T: Kernels>(
+        &self,
+        matrix: CsrView<'_, T>,
+        k: usize,
+        specs: &mut [DeviceSpec],
+        is_divided: bool,
+    ) -> Result<()> {
+        let Self { session, console, .. } = *self;
+        let work = Spmm::new(&matrix, k)?;
+        let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
+        let (features, fingerprint) =
+            session.pool.install(|| (Features::of(&work, &all), work.fingerprint()));
+        for device in specs {
+            let mut times = FormTimes {
+                matrix: fingerprint.clone(),
+                k: k as u64,
+                dtype: T::DTYPE,
+                device: device.profile.name.clone(),
+                threads: if device.profile.processor == Processor::Cpu { session.pool.threads() } else { 0 },
+                forms: Vec::new(),
+            };
+            match times.load() {
+                Some(forms) => {
+                    if let Some(console) = console {
+                        console.note(&format!("{}: uses the kernel times of an earlier --tune", device.name));
+                    }
+                    times.forms = forms;
                 }
-                tuned.forms = forms;
+                None => {
+                    let _spinner = console.map(|on| on.spinner(format!("timing kernels on {}", device.name)));
+                    let samples = self.time(matrix, k, device, &features)?;
+                    times.forms = samples.iter().map(|sample| (sample.form, sample.seconds)).collect();
+                    times.save();
+                }
             }
-            None => {
-                let _spinner = console.map(|on| on.spinner(format!("timing kernels on {}", device.name)));
-                let profile = &device.profile;
-                let samples = time(runtime, session, matrix, k, &device.name, profile, &features)?;
-                tuned.forms = samples.iter().map(|sample| (sample.form, sample.seconds)).collect();
-                tuned.save();
+            let kernels = work.kernels(device.profile.processor);
+            if is_divided {
+                device.profile.weights.clear();
             }
+            correct_profile(&mut device.profile, kernels, &features.into(), k as u64, T::DTYPE, &times.forms);
         }
-        let kernels = work.kernels(device.profile.processor);
-        if is_divided {
-            device.profile.weights.clear();
-        }
-        correct_profile(&mut device.profile, kernels, &features.into(), k as u64, T::DTYPE, &tuned.forms);
+        Ok(())
     }
-    Ok(())
+
+    /// Times the kernels that are predicted fastest.
+    fn time<T: Kernels>(
+        &self,
+        matrix: CsrView<'_, T>,
+        k: usize,
+        device: &DeviceSpec,
+        features: &Features,
+    ) -> Result<Vec<Sample>> {
+        let (session, profile) = (self.session, &device.profile);
+        let limit = session.memory_limit_bytes();
+        let kernels =
+            kernels_to_time(profile, eligible(profile.processor), &(*features).into(), k as u64, T::DTYPE);
+        let names: Vec<String> = kernels.iter().map(|kernel| kernel.name().into()).collect();
+        let names = KernelNames::new(&names)?;
+        let of = |&kernel: &KernelId| Form::all(kernel, T::DTYPE, k as u64, profile.compiles);
+        let forms: Vec<Form> = kernels.iter().flat_map(of).collect();
+        let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);
+        let x = session.pool.install(load)?;
+        let cpu = CpuSettings {
+            k: 0,
+            threads: session.pool.threads(),
+            isa: Isa::detect(),
+            schedule: Schedule::Balanced,
+        };
+        let mut gpu = SynchronousDevice::open_unless_cpu(self.runtime, &device.name)?;
+        let mut subject = subject(gpu.as_mut(), &session.pool, matrix, &names, cpu, limit);
+        subject.take_x(x.view())?;
+        time_forms(&mut *subject, x.view(), &forms, features, TUNE_SECONDS)
+    }
 }
 
 /// Corrects the profile of every CPU by the times that its weights predict for the whole matrix. Parts of the matrix then take their
@@ -90,35 +131,4 @@ pub fn correct_by_predictions<T: Kernels>(
         correct_profile(profile, kernels, &features.into(), k as u64, T::DTYPE, &timed);
     }
     Ok(())
-}
-
-/// Times the kernels that are predicted fastest.
-fn time<T: Kernels>(
-    runtime: &Runtime,
-    session: &Session,
-    matrix: CsrView<'_, T>,
-    k: usize,
-    name: &str,
-    profile: &Profile,
-    features: &Features,
-) -> Result<Vec<Sample>> {
-    let limit = session.memory_limit_bytes();
-    let kernels =
-        kernels_to_time(profile, eligible(profile.processor), &(*features).into(), k as u64, T::DTYPE);
-    let names: Vec<String> = kernels.iter().map(|kernel| kernel.name().into()).collect();
-    let names = KernelNames::new(&names)?;
-    let of = |&kernel: &KernelId| Form::all(kernel, T::DTYPE, k as u64, profile.compiles);
-    let forms: Vec<Form> = kernels.iter().flat_map(of).collect();
-    let load = || x::load::<T>(&XSource::Random, matrix.cols(), Some(k), session.seed, limit);
-    let x = session.pool.install(load)?;
-    let cpu = CpuSettings {
-        k: 0,
-        threads: session.pool.threads(),
-        isa: Isa::detect(),
-        schedule: Schedule::Balanced,
-    };
-    let mut gpu = SynchronousDevice::open_unless_cpu(runtime, name)?;
-    let mut subject = subject(gpu.as_mut(), &session.pool, matrix, &names, cpu, limit);
-    subject.take_x(x.view())?;
-    time_forms(&mut *subject, x.view(), &forms, features, TUNE_SECONDS)
 }

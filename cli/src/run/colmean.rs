@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::colmean_output::{Column, Files, Layout, Statistics};
+use super::colmean_output::{Column, ColumnSelection, Files, Statistics};
 use super::job::Job;
 use super::repeat::Repeated;
 use super::report::Done;
@@ -48,11 +48,11 @@ fn run_typed<T: Kernels>(arguments: &ColmeanArguments, console: &Console) -> Res
     let finite = arguments.dense.finite;
     let table = DenseInput::<T>::load(&arguments.table, session.seed, finite, limit, session, console)?;
     let (rows, columns) = (table.values.rows(), table.values.k());
-    let layout = Layout::new(arguments, columns)?;
+    let selection = ColumnSelection::new(arguments, columns)?;
     let deviations = arguments.statistics.contains(&Statistic::Variance);
     let shape = ColmeanWork { rows, columns, dtype: T::DTYPE, deviations };
     if job.is_simulated() {
-        let workload = workload(arguments, &table, &layout, None);
+        let workload = workload(arguments, &table, &selection, None);
         let resolve = |job: &Job<'_>| job.runtime.resolve(&job.request.options);
         return job.simulate(shape.into(), workload, table.load_s, resolve);
     }
@@ -80,7 +80,7 @@ fn run_typed<T: Kernels>(arguments: &ColmeanArguments, console: &Console) -> Res
     let statistics = totals.as_ref().map(|totals| Statistics::of(totals, &arguments.statistics));
     if let Some(statistics) = &statistics {
         let provenance = job.session.provenance.lines();
-        files.write(statistics, &layout, &table, &provenance)?;
+        files.write(statistics, &selection, &table, &provenance)?;
     }
     let done = Done {
         load_s: table.load_s,
@@ -90,7 +90,7 @@ fn run_typed<T: Kernels>(arguments: &ColmeanArguments, console: &Console) -> Res
         faults: sums.faults(),
         verification,
         result_hash: totals.as_ref().map(hash),
-        ..Done::new(workload(arguments, &table, &layout, statistics.as_ref()))
+        ..Done::new(workload(arguments, &table, &selection, statistics.as_ref()))
     };
     job.report(done, measured)?;
     let ended = job.end("the sums", verification.as_ref());
@@ -109,13 +109,13 @@ fn hash(totals: &Totals) -> String {
 fn workload<T: Kernels>(
     arguments: &ColmeanArguments,
     table: &DenseInput<T>,
-    layout: &Layout,
+    selection: &ColumnSelection,
     statistics: Option<&Statistics>,
 ) -> Workload {
     let (rows, columns) = (table.values.rows() as u64, table.values.k() as u64);
     let value_bytes = T::DTYPE.bytes() as u64;
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-    let extremes = statistics.and_then(|statistics| statistics.extremes(layout));
+    let extremes = statistics.and_then(|statistics| statistics.extremes(selection));
     let place = |(mean, Column { channel, sample, .. }): (f64, Column)| {
         format!("{mean:.6} (channel {channel}, sample {sample})")
     };
@@ -123,8 +123,8 @@ fn workload<T: Kernels>(
     if let Some([smallest, largest]) = extremes {
         results.push(("means", format!("from {} to {}", place(smallest), place(largest))));
     }
-    if let Some(statistics) = statistics.filter(|_| layout.selected().count() <= SHOWN_COLUMNS) {
-        let lines = layout.selected().map(|column| statistics.line(column, &table.column_names));
+    if let Some(statistics) = statistics.filter(|_| selection.selected().count() <= SHOWN_COLUMNS) {
+        let lines = selection.selected().map(|column| statistics.line(column, &table.column_names));
         results.extend(lines.map(|line| ("column", line)));
     }
     if let Some(plot) = &arguments.plot {
@@ -134,12 +134,12 @@ fn workload<T: Kernels>(
         work: KindOfWork::Colmean,
         facts: vec![
             ("table", format!("{}, {}", table.describe(), T::DTYPE)),
-            ("reported", format!("{}, {} rows each", layout.describe(), count(rows))),
+            ("reported", format!("{}, {} rows each", selection.describe(), count(rows))),
         ],
         results,
         keys: vec![
             ("table", table.report()),
-            ("columns_reported", json!(layout.selected().count())),
+            ("columns_reported", json!(selection.selected().count())),
             ("column_names", json!((!table.column_names.is_empty()).then_some(&table.column_names))),
             (
                 "means",

@@ -17,7 +17,7 @@ const DRAWN_CHANNELS: usize = 8;
 
 /// The channels and samples of a row, and those that are reported.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct ColumnSelection {
     /// Columns of a channel.
     samples: usize,
     /// The channels that are reported, ascending.
@@ -39,8 +39,8 @@ pub struct Column {
     pub column: usize,
 }
 
-impl Layout {
-    /// The layout that the flags ask for, of a table with `columns` columns.
+impl ColumnSelection {
+    /// The columns that the flags ask for, of a table with `columns` columns.
     pub fn new(arguments: &ColmeanArguments, columns: usize) -> Result<Self> {
         let samples = arguments.samples.map_or(columns.max(1), |samples| samples as usize);
         if !columns.is_multiple_of(samples) {
@@ -122,10 +122,10 @@ impl Statistics {
     }
 
     /// The smallest and the largest reported mean, with their columns.
-    pub fn extremes(&self, layout: &Layout) -> Option<[(f64, Column); 2]> {
+    pub fn extremes(&self, selection: &ColumnSelection) -> Option<[(f64, Column); 2]> {
         let means = || {
             let mean = |column: Column| self.means.get(column.column).map(|mean| (*mean, column));
-            layout.selected().filter_map(mean).filter(|(mean, _)| mean.is_finite())
+            selection.selected().filter_map(mean).filter(|(mean, _)| mean.is_finite())
         };
         let smallest = means().min_by(|a, b| a.0.total_cmp(&b.0))?;
         let largest = means().max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -147,14 +147,14 @@ impl Statistics {
     }
 
     /// The statistics as a table of text; the last column has the names where the table has them.
-    fn csv(&self, layout: &Layout, names: &[String], provenance: &[String]) -> String {
+    fn csv(&self, selection: &ColumnSelection, names: &[String], provenance: &[String]) -> String {
         let mut text: String = provenance.iter().map(|line| format!("# {line}\n")).collect();
         text += "channel,sample,column";
         for (statistic, _) in &self.values {
             text += &format!(",{}", statistic.name());
         }
         text += if names.is_empty() { "\n" } else { ",name\n" };
-        for Column { channel, sample, column } in layout.selected() {
+        for Column { channel, sample, column } in selection.selected() {
             text += &format!("{channel},{sample},{column}");
             for (_, values) in &self.values {
                 // The shortest text that reads back to the same number.
@@ -168,26 +168,26 @@ impl Statistics {
         text
     }
 
-    fn array(&self, layout: &Layout) -> Result<MultiVector<f64>> {
-        let columns: Vec<Column> = layout.selected().collect();
+    fn array(&self, selection: &ColumnSelection) -> Result<MultiVector<f64>> {
+        let columns: Vec<Column> = selection.selected().collect();
         MultiVector::from_fn(columns.len(), self.values.len(), |row, statistic| {
             self.values[statistic].1.get(columns[row].column).copied().unwrap_or(f64::NAN)
         })
     }
 
     /// The curve of the means: a line for each of a few channels, else the mean, smallest and largest of all of them.
-    fn figure(&self, layout: &Layout, table: &str, rows: usize) -> Figure {
+    fn figure(&self, selection: &ColumnSelection, table: &str, rows: usize) -> Figure {
         let point = |sample: usize, y: f64| Point { x: sample as f64, y, low: None, high: None, label: None };
         let mean = |channel: usize, sample: usize| {
-            self.means.get(channel * layout.samples + sample).copied().unwrap_or(f64::NAN)
+            self.means.get(channel * selection.samples + sample).copied().unwrap_or(f64::NAN)
         };
-        let samples = || layout.window.0..layout.window.1.min(layout.columns);
+        let samples = || selection.window.0..selection.window.1.min(selection.columns);
         let series = |name: String, style, value: &dyn Fn(usize) -> f64| Series {
             name,
             points: samples().map(|sample| point(sample, value(sample))).collect(),
             style,
         };
-        let channels = &layout.channels;
+        let channels = &selection.channels;
         let series: Vec<Series> = match channels.len() {
             0..=DRAWN_CHANNELS => channels
                 .iter()
@@ -249,24 +249,25 @@ impl Files {
     pub fn write<T: Scalar>(
         &self,
         statistics: &Statistics,
-        layout: &Layout,
+        selection: &ColumnSelection,
         table: &DenseInput<T>,
         provenance: &[String],
     ) -> Result<()> {
         match &self.output {
             Some(path) if has_ending(path, "csv") => {
-                write_file(path, statistics.csv(layout, &table.column_names, provenance).as_bytes())?;
+                write_file(path, statistics.csv(selection, &table.column_names, provenance).as_bytes())?;
             }
             Some(path) if has_ending(path, "npy") => {
-                npy::write_npy(path.as_path(), &statistics.array(layout)?, true)?;
+                npy::write_npy(path.as_path(), &statistics.array(selection)?, true)?;
             }
-            Some(path) => write::write_array(path.as_path(), &statistics.array(layout)?)?,
+            Some(path) => write::write_array(path.as_path(), &statistics.array(selection)?)?,
             None => {}
         }
         match &self.plot {
-            Some(path) => {
-                write_file(path, svg(&statistics.figure(layout, &table.name, table.values.rows())).as_bytes())
-            }
+            Some(path) => write_file(
+                path,
+                svg(&statistics.figure(selection, &table.name, table.values.rows())).as_bytes(),
+            ),
             None => Ok(()),
         }
     }

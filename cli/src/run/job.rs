@@ -4,20 +4,23 @@ use std::time::Instant;
 
 use super::recording::Recording;
 use super::repeat::{
-    Checked, MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, Measured, Phase, Repeated, repeat, verdict,
+    CheckedRepetitions, MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, Phase, Repeated, Repetitions, repeat, verdict,
 };
 use super::report::{self, Done, Outcome};
 use super::request::Request;
 use super::workload::Workload;
+use crate::args::PlanningArguments;
 use crate::args::no_effect::DeviceKinds;
 use crate::console::{Console, check_target};
 use crate::operands::session::Session;
 use crate::request::cluster;
 use crate::request::planning::{self, is_simulated};
 use crate::trace::median_product::describe;
-use rowloom::internal::adapt::Resolved;
+use rowloom::internal::adapt::ResolvedDevices;
 use rowloom::internal::error::{Error, Result};
+use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::kernel::{KindOfWork, Verification};
+use rowloom::internal::matrix::CsrView;
 use rowloom::internal::plan::{Plan, make};
 use rowloom::internal::runtime::{Runtime, Simulated};
 use rowloom::internal::trace::Clock;
@@ -88,13 +91,23 @@ impl<'a> Job<'a> {
         plan.check_fits(&found, work.k() as u64, work.dtype())
     }
 
+    /// The devices for a product of `matrix` with `k` columns, with `--tune` applied.
+    pub fn resolve_for<T: Kernels>(
+        &self,
+        arguments: &PlanningArguments,
+        matrix: CsrView<'_, T>,
+        k: usize,
+    ) -> Result<ResolvedDevices> {
+        planning::resolve(arguments, &self.runtime, &self.session, Some(self.console), matrix, k)
+    }
+
     /// Plans for the devices of `resolve`, computes in virtual time, reports.
     pub fn simulate(
         mut self,
         work: Work<'_>,
         mut workload: Workload,
         load_s: f64,
-        resolve: impl FnOnce(&Self) -> Result<Resolved>,
+        resolve: impl FnOnce(&Self) -> Result<ResolvedDevices>,
     ) -> Result<()> {
         let start = Instant::now();
         let span = tracing::info_span!("plan").entered();
@@ -106,7 +119,7 @@ impl<'a> Job<'a> {
             }
             None => {
                 let resolved = resolve(&self)?;
-                self.note_flags(planning::kinds(&resolved));
+                self.note_flags(DeviceKinds::of_resolved(&resolved));
                 let times = u64::from(self.request.repeated.repeat);
                 let request = self.request.options.request(&resolved, work.clone(), times);
                 self.session.pool.install(|| make(&request))?
@@ -128,15 +141,19 @@ impl<'a> Job<'a> {
         drop(span);
         let seconds = vec![report.seconds()];
         let phase = Phase { plan, descriptions, set_up: None, reports: vec![report] };
-        let measured =
-            Measured { seconds, phases: vec![phase], is_complete: true, checked: Checked::default() };
+        let measured = Repetitions {
+            seconds,
+            phases: vec![phase],
+            is_complete: true,
+            checked: CheckedRepetitions::default(),
+        };
         let prepare_s = start.elapsed().as_secs_f64();
         self.report(Done { load_s, plan_s, prepare_s, simulated: true, ..Done::new(workload) }, measured)?;
         self.session.interrupt.check()
     }
 
     /// Repeats the work.
-    pub fn repeat(&self, work: &mut dyn Repeated) -> Result<Measured> {
+    pub fn repeat(&self, work: &mut dyn Repeated) -> Result<Repetitions> {
         self.session.interrupt.defer();
         let _spinner = self.console.spinner(match self.request.work {
             KindOfWork::Spmm => "multiplying",
@@ -154,7 +171,7 @@ impl<'a> Job<'a> {
     /// The verification of a complete result, where it is asked for.
     pub fn verify(
         &self,
-        measured: &Measured,
+        measured: &Repetitions,
         verify: impl FnOnce() -> Result<Verification> + Send,
     ) -> Result<Option<Verification>> {
         if !self.request.repeated.verify || !measured.is_complete || self.session.interrupt.asked() {
@@ -165,7 +182,7 @@ impl<'a> Job<'a> {
     }
 
     /// Prints the table and the JSON object, writes trace and plan.
-    pub fn report(&mut self, done: Done, mut measured: Measured) -> Result<()> {
+    pub fn report(&mut self, done: Done, mut measured: Repetitions) -> Result<()> {
         self.session.add_gpus();
         let nothing = || Error::Internal("nothing was computed".into());
         let last = measured.phases.pop().ok_or_else(nothing)?;

@@ -19,9 +19,9 @@ use crate::measure::used_columns;
 use crate::operands::output::DenseFile;
 use crate::operands::session::{Session, check_intact, features, if_intact, work};
 use crate::operands::x;
-use crate::request::{cluster, plan_file, planning};
+use crate::request::{cluster, plan_file};
 use rowloom::internal::adapt::{Computation, device_ratios};
-use rowloom::internal::cost::Refined;
+use rowloom::internal::cost::LearnedFactors;
 use rowloom::internal::device::Description;
 use rowloom::internal::error::Result;
 use rowloom::internal::kernel::cpu::Kernels;
@@ -97,9 +97,7 @@ fn simulate<T: Kernels>(job: Job<'_>, arguments: &RunArguments, a: &Matrix<T>) -
     note.iter().for_each(|note| job.console.note(note));
     let work = work(&matrix, &a.loaded.info, k)?;
     let workload = a.workload(arguments, session, k, "not needed");
-    job.simulate(work, workload, a.load_s, |job| {
-        planning::resolve(&arguments.planning, &job.runtime, &job.session, Some(job.console), matrix, k)
-    })
+    job.simulate(work, workload, a.load_s, |job| job.resolve_for(&arguments.planning, matrix, k))
 }
 
 /// Plans, multiplies, verifies, writes Y and reports.
@@ -130,8 +128,8 @@ fn multiply<T: Kernels>(
     product.take_notes().iter().for_each(|note| job.console.note(note));
     let measured = product.bind(&x, &mut y, |bound| job.repeat(bound))?;
     let complete = measured.is_complete;
-    let refined = job.runtime.refined_path();
-    refine(product.plan(), product.last_report(), session.pool.threads() as u32, refined.as_deref());
+    let (threads, path) = (session.pool.threads() as u32, job.runtime.factors_path());
+    learn_factors(product.plan(), product.last_report(), threads, path.as_deref());
     let verification = job.verify(&measured, || verify(matrix, x.view(), y.view()))?;
     check_intact(&a.loaded.matrix, &a.source)?;
     let is_right = verification.as_ref().is_none_or(|verification| verification.passed);
@@ -181,9 +179,8 @@ fn build<'a, T: Kernels>(
             (builder.plan(plan.clone()), Some(DeviceKinds::of_plan(plan)))
         }
         None if planning.tune || planning.devices != Devices::Auto => {
-            let resolved =
-                planning::resolve(planning, &job.runtime, &job.session, Some(job.console), matrix, k)?;
-            let kinds = planning::kinds(&resolved);
+            let resolved = job.resolve_for(planning, matrix, k)?;
+            let kinds = DeviceKinds::of_resolved(&resolved);
             (builder.resolved(resolved), Some(kinds))
         }
         None => (builder, None),
@@ -199,7 +196,7 @@ fn build<'a, T: Kernels>(
 }
 
 /// Learns the ratio of measured to predicted kernel time of each device from the last product. A file that cannot be written is no error.
-fn refine(plan: &Plan, last: Option<&RunReport>, threads: u32, path: Option<&Path>) {
+fn learn_factors(plan: &Plan, last: Option<&RunReport>, threads: u32, path: Option<&Path>) {
     let (Some(last), Some(path)) = (last.filter(|last| !last.cancelled && last.faults.is_empty()), path)
     else {
         return;
@@ -209,13 +206,13 @@ fn refine(plan: &Plan, last: Option<&RunReport>, threads: u32, path: Option<&Pat
         device: device.index(),
         ns,
     });
-    let mut refined = Refined::load(path);
+    let mut factors = LearnedFactors::load(path);
     for (device, ratio) in device_ratios(plan, computations) {
         if let Some(on) = plan.devices.get(device) {
-            refined.learn(&on.profile, threads, ratio);
+            factors.learn(&on.profile, threads, ratio);
         }
     }
-    if let Err(error) = refined.save(path) {
+    if let Err(error) = factors.save(path) {
         tracing::debug!(%error, "the learned factors could not be saved");
     }
 }

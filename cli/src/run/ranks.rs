@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::ranks_report::{RankOutcome, Whole, report};
-use super::repeat::{Checked, MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, verdict};
+use super::repeat::{CheckedRepetitions, MAX_DESCRIBED_TASKS, MAX_TRACED_TASKS, verdict};
 use super::report;
 use super::report::{Done, Outcome, config};
 use super::request::Request;
@@ -20,14 +20,14 @@ use crate::args::options::XSource;
 use crate::args::standard_stream::is_dash;
 use crate::console::advice;
 use crate::console::interrupt::Interrupt;
-use crate::console::launch::Launch;
+use crate::console::launch::MpiLaunch;
 use crate::console::report::machine_report;
 use crate::console::{Console, check_target};
 use crate::measure::Provenance;
 use crate::operands::output::DenseFile;
+use crate::operands::rank_x::RankX;
 use crate::operands::session::Session;
 use crate::operands::x::check_finite;
-use crate::operands::x_rows::XRows;
 use crate::request::planning;
 use crate::trace::host_spans::HostSpans;
 use crate::trace::median_product::{add_runs, describe};
@@ -45,7 +45,7 @@ use rowloom::internal::runtime::cluster::halo::{LocalColumns, local_columns};
 use rowloom::internal::runtime::cluster::read::unsupported_source;
 use rowloom::internal::runtime::cluster::watch::SUCCESSION_TIME;
 use rowloom::internal::runtime::cluster::{
-    Actions, Cluster, ClusterProduct, Division, RankRows, RowBlock, RowsFormat, Watch, generate_rows,
+    Actions, Cluster, ClusterProduct, Division, RankMatrix, RowBlock, RowsFormat, Watch, generate_rows,
     hash_rows, read_rows, write_rows,
 };
 use rowloom::internal::runtime::{ProductOptions, RunReport, Runtime};
@@ -56,7 +56,7 @@ use rowloom::internal::work::owned_rows_of_x;
 const HOST_AND_NETWORK: usize = 2;
 
 /// Multiplies on all ranks; rank 0 reports.
-pub fn run(arguments: &RunArguments, console: &Console, launch: Launch) -> Result<()> {
+pub fn run(arguments: &RunArguments, console: &Console, launch: MpiLaunch) -> Result<()> {
     let printer = console.clone();
     let actions = Actions {
         text: advice::text,
@@ -130,7 +130,7 @@ fn load<T: Kernels>(
     ranks: &dyn Communicator,
     session: &Session,
     division: &Division,
-) -> Result<RankRows<T>> {
+) -> Result<RankMatrix<T>> {
     // Ranks of one host share its memory.
     let memory_limit_bytes = session.memory_limit_bytes() / ranks.local_size().max(1) as u64;
     let source = MatrixSource::new(&arguments.matrix);
@@ -162,7 +162,7 @@ fn run_typed<T: Kernels>(
     agree(&**ranks, arguments.output.as_deref().map_or(Ok(()), |path| DenseFile::new(path).map(drop)))?;
     let trace = arguments.repeated.trace.as_deref().filter(|_| ranks.rank() == 0);
     agree(&**ranks, trace.map_or(Ok(()), check_target))?;
-    let x_source = agree(&**ranks, XRows::open(&arguments.x, arguments.matrix_arguments.seed))?;
+    let x_source = agree(&**ranks, RankX::open(&arguments.x, arguments.matrix_arguments.seed))?;
     let k = x_source.k(&arguments.x, arguments.k)?;
 
     let clock = Clock::start();
@@ -175,7 +175,7 @@ fn run_typed<T: Kernels>(
     };
     let start = Instant::now();
     let division = Division::for_product(cluster.speeds()?, k, size_of::<T>());
-    let RankRows { matrix, boundaries, nnz, info, notes, cache } =
+    let RankMatrix { matrix, boundaries, nnz, info, notes, cache } =
         load::<T>(arguments, console, &**ranks, &session, &division)?;
     let load_s = start.elapsed().as_secs_f64();
     notes.iter().for_each(|note| console.note(note));
@@ -364,7 +364,7 @@ fn note_non_finite<T: Kernels>(
 }
 
 /// The products of all ranks.
-struct Measured<T: Kernels> {
+struct RankRepetitions<T: Kernels> {
     /// The rows of Y of this rank.
     y: MultiVector<T>,
     /// Seconds of each measured product on this rank.
@@ -373,7 +373,7 @@ struct Measured<T: Kernels> {
     products: u64,
     is_complete: bool,
     is_interrupted: bool,
-    checked: Checked,
+    checked: CheckedRepetitions,
 }
 
 fn multiply<T: Kernels>(
@@ -383,7 +383,7 @@ fn multiply<T: Kernels>(
     product: &mut ClusterProduct<T>,
     x_rows: &MultiVector<T>,
     is_square: bool,
-) -> Result<Measured<T>> {
+) -> Result<RankRepetitions<T>> {
     let repeated = request.repeated;
     let kept_tasks = if repeated.trace.is_some() { MAX_TRACED_TASKS } else { MAX_DESCRIBED_TASKS };
     let mut x = if is_square { product.vectors()? } else { product.x_vectors()? };
@@ -395,7 +395,7 @@ fn multiply<T: Kernels>(
     let mut y = product.vectors()?;
     let (warmup, repeats) = (repeated.warmup, repeated.repeat);
     let (mut seconds, mut reports, mut products, mut free_tasks) = (Vec::new(), Vec::new(), 0, kept_tasks);
-    let (mut is_interrupted, mut checked) = (false, Checked::default());
+    let (mut is_interrupted, mut checked) = (false, CheckedRepetitions::default());
     for run in 0..warmup + repeats {
         // All ranks stop before the same product. The exchange also lets all of them begin it together.
         let asked = ranks.all_gather(&[u8::from(session.interrupt.asked())])?;
@@ -424,13 +424,21 @@ fn multiply<T: Kernels>(
     }
     let mut rows = MultiVector::<T>::zeros(y.rows(), x_rows.k())?;
     y.copy_to(&mut rows)?;
-    Ok(Measured { y: rows, seconds, reports, products, is_complete: products > 0, is_interrupted, checked })
+    Ok(RankRepetitions {
+        y: rows,
+        seconds,
+        reports,
+        products,
+        is_complete: products > 0,
+        is_interrupted,
+        checked,
+    })
 }
 
 /// The verification of the rows of this rank. X is made again from its source, not from what ranks exchanged.
 fn verify_rows<T: Kernels>(
     local: &LocalColumns<T>,
-    x_source: &XRows,
+    x_source: &RankX,
     y: &MultiVector<T>,
 ) -> Result<Verification> {
     let x = x_source.read::<T>(local.columns.len(), y.k(), |column| u64::from(local.columns[column]))?;

@@ -60,7 +60,7 @@ pub struct Phase {
 }
 
 /// The measured repetitions.
-pub struct Measured {
+pub struct Repetitions {
     /// Seconds of each.
     pub seconds: Vec<f64>,
     /// The plans in their order.
@@ -68,12 +68,12 @@ pub struct Measured {
     /// Whether the last repetition computed the whole result.
     pub is_complete: bool,
     /// The checked repetitions, warm-up included.
-    pub checked: Checked,
+    pub checked: CheckedRepetitions,
 }
 
 /// Repetitions whose result was checked.
 #[derive(Debug, Clone, Copy, Default, serde::Serialize)]
-pub struct Checked {
+pub struct CheckedRepetitions {
     /// Their number.
     pub products: u64,
     /// Seconds of all checks.
@@ -88,10 +88,14 @@ pub fn repeat(
     work: &mut dyn Repeated,
     arguments: &RepeatArguments,
     kept_tasks: usize,
-) -> Result<Measured> {
+) -> Result<Repetitions> {
     let (warmup, repeats) = (u64::from(arguments.warmup), u64::from(arguments.repeat));
-    let mut measured =
-        Measured { seconds: Vec::new(), phases: Vec::new(), is_complete: false, checked: Checked::default() };
+    let mut measured = Repetitions {
+        seconds: Vec::new(),
+        phases: Vec::new(),
+        is_complete: false,
+        checked: CheckedRepetitions::default(),
+    };
     let (mut free_tasks, mut changes) = (kept_tasks, None);
     let cancel = session.interrupt.flag();
     for run in 0..warmup + repeats {

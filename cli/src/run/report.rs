@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::repeat::Checked;
+use super::repeat::CheckedRepetitions;
 use super::repeat::simulated_s;
 use super::request::Request;
 use super::workload::Workload;
@@ -40,7 +40,7 @@ pub struct Done {
     /// For each chunk the reason of the CPU's kernel, where the CPU may compute it.
     pub host_reasons: Vec<Option<String>>,
     /// The products that were checked.
-    pub checked: Checked,
+    pub checked: CheckedRepetitions,
     /// Faults of all products.
     pub faults: Vec<FaultReport>,
     /// Whether the devices are simulated.
@@ -64,7 +64,7 @@ impl Done {
             seconds: Vec::new(),
             clock_errors: Vec::new(),
             host_reasons: Vec::new(),
-            checked: Checked::default(),
+            checked: CheckedRepetitions::default(),
             faults: Vec::new(),
             simulated: false,
             verification: None,
@@ -260,7 +260,7 @@ pub fn table(outcome: &Outcome<'_>) -> Table {
         table.fact("fault", format!("{device}, {task}: {error}{}", rescued.unwrap_or_default()));
     }
     if outcome.done.checked.products > 0 {
-        let Checked { products, seconds } = outcome.done.checked;
+        let CheckedRepetitions { products, seconds } = outcome.done.checked;
         // On the host the sums of the check are formed during the product.
         let them = if products == 1 { "it" } else { "them" };
         table.fact("checked", format!("{}, {} after {them}", Counted(products, unit), Seconds(seconds)));
@@ -459,7 +459,8 @@ pub fn config(outcome: &Outcome<'_>) -> Value {
     let (repeated, execution) = (request.repeated, request.execution);
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let used: Vec<&str> = plan.computing().map(|device| outcome.device_name(device)).collect();
-    let mut config = json!({
+    let mut config = execution.limits();
+    let flags = json!({
         "output": path(&workload.output),
         "verify": repeated.verify,
         "repeat": repeated.repeat,
@@ -471,19 +472,14 @@ pub fn config(outcome: &Outcome<'_>) -> Value {
         "dtype": plan.dtype,
         "mode": plan.mode,
         "chunks": plan.chunks.len(),
-        "chunk_bytes": execution.chunk_bytes,
-        "cpu_share": execution.cpu_share,
-        "transfer": execution.transfer,
         "check": execution.check,
-        "mem_limit": execution.mem_limit,
         "kernel": workload.kernel,
-        "reproducible": execution.reproducible,
-        "model": execution.model,
-        "no_refine": execution.no_refine,
         "trace": path(&repeated.trace),
     });
-    if let (Value::Object(config), Value::Object(own)) = (&mut config, &workload.config) {
-        config.extend(own.clone());
+    for keys in [flags, workload.config.clone()] {
+        if let Value::Object(keys) = keys {
+            config.extend(keys);
+        }
     }
-    config
+    Value::Object(config)
 }

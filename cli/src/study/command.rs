@@ -17,7 +17,7 @@ use crate::args::MatrixSource;
 use crate::args::StudyArguments;
 use crate::args::options::{Devices, count_devices};
 use crate::bench::command::build_and_machine;
-use crate::bench::kernels::{KernelBench, check_names, open_devices};
+use crate::bench::kernels::{KernelBench, MeasuredMatrix, check_names, open_devices};
 use crate::console::overwrite::Output;
 use crate::console::table::count_of;
 use crate::console::{Bar, Console};
@@ -411,7 +411,8 @@ impl Study<'_> {
         check_names(&names, &places, &first.kernels)?;
         let settings = product::settings(config);
         let schedule = product::schedule(&first.schedule)?;
-        let bench = KernelBench::new(session, console, names, settings, schedule, &first.against, &places);
+        let bench = KernelBench::new(session, console, names, settings, schedule);
+        let bench = bench.against(&first.against, &places);
         let ks: Vec<usize> = cases.iter().filter_map(|case| case.k).collect();
         let device_count = places.len();
         let mut taken = KernelCases {
@@ -423,10 +424,16 @@ impl Study<'_> {
             finished,
             pending: Vec::new(),
         };
-        let (facts, used) = (&loaded.facts, loaded.used_columns);
+        let (facts, used_columns) = (&loaded.facts, loaded.used_columns);
         match (&loaded.single, first.dtype) {
-            (Some(single), Dtype::F32) => bench.matrix(facts, single, used, &ks, &mut places, &mut taken)?,
-            _ => bench.matrix(facts, &loaded.double, used, &ks, &mut places, &mut taken)?,
+            (Some(matrix), Dtype::F32) => {
+                let single = MeasuredMatrix { facts, matrix, used_columns };
+                bench.matrix(&single, &ks, &mut places, &mut taken)?;
+            }
+            _ => {
+                let double = MeasuredMatrix { facts, matrix: &loaded.double, used_columns };
+                bench.matrix(&double, &ks, &mut places, &mut taken)?;
+            }
         }
         session.interrupt.check()
     }

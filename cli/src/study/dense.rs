@@ -2,9 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::product::{
-    CaseRun, PLANNED_PRODUCTS, execution, fill, repeat_until_known, report_timeline, traced,
-};
+use super::product::{CaseRun, PLANNED_PRODUCTS, Repetitions, execution, repeat_until_known};
 use crate::args::ExecutionArguments;
 use crate::args::options::{Devices, parse_bytes};
 use crate::console::Console;
@@ -16,8 +14,7 @@ use crate::request::planning;
 use crate::results::{Case, Measured, Record, StudyConfig, StudySubject};
 use crate::run::colmean::Pass;
 use crate::run::gemm::{Product, verified_rows};
-use crate::statistics::{Times, doubts};
-use rowloom::internal::device::Description;
+use crate::statistics::Times;
 use rowloom::internal::error::{Error, Result};
 use rowloom::internal::kernel::check::Operator;
 use rowloom::internal::kernel::cpu::Kernels;
@@ -25,8 +22,8 @@ use rowloom::internal::kernel::gemm::PackedProduct;
 use rowloom::internal::kernel::scaling::scaling;
 use rowloom::internal::kernel::{KindOfWork, colmean, gemm};
 use rowloom::internal::matrix::MultiVector;
-use rowloom::internal::plan::{Plan, make};
-use rowloom::internal::runtime::{FaultReport, ProductOptions, RunReport, Runtime, Simulated};
+use rowloom::internal::plan::make;
+use rowloom::internal::runtime::{ProductOptions, Runtime};
 use rowloom::internal::trace::Clock;
 use rowloom::internal::work::Work;
 use rowloom::internal::work::colmean::Colmean;
@@ -83,7 +80,7 @@ pub fn run<T: Kernels + PackedProduct>(
         true => ((rows + depth) as u64 * columns as u64, 2.0 * elements as f64 * columns as f64),
         false => (depth as u64, elements as f64),
     };
-    let mut record = Record {
+    let record = Record {
         sweep: case.sweep.clone(),
         measured: Measured::of(case.subject),
         matrix: facts(&a),
@@ -105,44 +102,19 @@ pub fn run<T: Kernels + PackedProduct>(
     if case.devices.contains("sim:") {
         let request = options.request(&resolved, work, u64::from(repeat));
         let plan = session.pool.install(|| make(&request))?;
-        let simulated = Simulated::new(&plan)?;
-        let report = simulated.run()?;
-        record.simulated = true;
-        record.times = Times::new(&[report.seconds()]);
-        let trace = traced(&plan, &simulated.descriptions(), &report);
-        fill(&mut record, &plan, &trace, &report);
-        return Ok(CaseRun { timeline: report_timeline(case, &trace, None), record });
+        return CaseRun::simulated(case, record, &plan);
     }
     let measured = match is_gemm {
         true => product(&runtime, options, &a, columns, limit, (config, session)),
         false => sums(&runtime, options, &a, (config, session)),
     }?;
-    let Repetitions { times, report, plan, descriptions, faults, checked } = measured;
-    record.doubts = doubts(&times);
-    record.times = times;
-    record.doubts.extend(faults);
-    let trace = traced(&plan, &descriptions, &report);
-    fill(&mut record, &plan, &trace, &report);
-    record.checked = Some(checked);
-    let simulated = Simulated::new(&plan)?;
-    let predicted = traced(&plan, &simulated.descriptions(), &simulated.run()?);
-    Ok(CaseRun { timeline: report_timeline(case, &trace, Some(&predicted)), record })
+    CaseRun::measured(case, record, measured)
 }
 
 fn facts<T: Kernels>(a: &DenseInput<T>) -> MatrixFacts {
     let (rows, cols) = (a.values.rows() as u64, a.values.k() as u64);
     let hash = format!("{:016x}", xxh3_64(bytemuck::cast_slice(a.values.data())));
     MatrixFacts { name: a.name.clone(), hash, rows, cols, nnz: rows * cols }
-}
-
-/// Repetitions of one plan.
-struct Repetitions {
-    times: Times,
-    report: RunReport,
-    plan: Plan,
-    descriptions: Vec<Description>,
-    faults: Vec<String>,
-    checked: Checked,
 }
 
 fn product<T: PackedProduct>(
@@ -180,7 +152,7 @@ fn product<T: PackedProduct>(
         Ok::<_, Error>(Checked { passed: verified.passed && others.passed, ..verified })
     };
     let checked = session.pool.install(check)?;
-    let (plan, descriptions, faults) = (gemm.plan().clone(), gemm.descriptions(), words(gemm.faults()));
+    let (plan, descriptions, faults) = (gemm.plan().clone(), gemm.descriptions(), gemm.faults());
     Ok(Repetitions { times, report, plan, descriptions, faults, checked })
 }
 
@@ -197,12 +169,8 @@ fn sums<T: Kernels>(
     // One pass over the table, whatever `verify` says.
     let verification = session.pool.install(|| colmean::verify(a.values.view(), &totals, false))?;
     let checked = Checked::verified(&verification);
-    let (plan, descriptions, faults) = (sums.plan().clone(), sums.descriptions(), words(sums.faults()));
+    let (plan, descriptions, faults) = (sums.plan().clone(), sums.descriptions(), sums.faults());
     Ok(Repetitions { times, report, plan, descriptions, faults, checked })
-}
-
-fn words(faults: Vec<FaultReport>) -> Vec<String> {
-    faults.iter().map(|fault| format!("{}, {}: {}", fault.device, fault.task, fault.error)).collect()
 }
 
 /// Measures the copies of a case: a record for each kind of memory and direction.

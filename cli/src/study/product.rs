@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::args::options::{Devices, XSource, parse_bytes};
 use crate::args::{ExecutionArguments, PlanningArguments};
-use crate::measure::check_product;
+use crate::measure::{Checked, check_product};
 use crate::operands::session::Session;
 use crate::operands::x;
 use crate::plots;
@@ -13,12 +13,13 @@ use crate::request::planning::{Requested, plan_request};
 use crate::results::{Case, Record, StudyConfig, timeline};
 use crate::run::repeat::Repeated;
 use crate::statistics::{BenchSettings, Sampler, Times, doubts};
+use rowloom::internal::device::Description;
 use rowloom::internal::error::{Error, Result};
 use rowloom::internal::kernel::Schedule;
 use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::matrix::{Csr, MultiVector};
 use rowloom::internal::plan::{Plan, make};
-use rowloom::internal::runtime::{ProductOptions, RunReport, Simulated, Timeline};
+use rowloom::internal::runtime::{FaultReport, ProductOptions, RunReport, Simulated, Timeline};
 use rowloom::internal::trace::{Clock, Trace};
 use rowloom::internal::work::Work;
 
@@ -31,6 +32,50 @@ pub struct CaseRun {
     pub record: Record,
     /// The timeline of its last product.
     pub timeline: plots::Timeline,
+}
+
+/// The repetitions of a case, all with one plan.
+pub struct Repetitions {
+    /// Statistics of their times.
+    pub times: Times,
+    /// The report of the last one.
+    pub report: RunReport,
+    /// The plan.
+    pub plan: Plan,
+    /// Its devices, the host first.
+    pub descriptions: Vec<Description>,
+    /// Faults of all repetitions.
+    pub faults: Vec<FaultReport>,
+    /// The check of the last result.
+    pub checked: Checked,
+}
+
+impl CaseRun {
+    /// A case in virtual time. `record` has what does not depend on the run.
+    pub fn simulated(case: &Case, mut record: Record, plan: &Plan) -> Result<Self> {
+        let simulated = Simulated::new(plan)?;
+        let report = simulated.run()?;
+        record.simulated = true;
+        record.times = Times::new(&[report.seconds()]);
+        let trace = traced(plan, &simulated.descriptions(), &report);
+        fill(&mut record, plan, &trace, &report);
+        Ok(Self { timeline: report_timeline(case, &trace, None), record })
+    }
+
+    /// A case that was measured. `record` has what does not depend on the run.
+    pub fn measured(case: &Case, mut record: Record, repetitions: Repetitions) -> Result<Self> {
+        let Repetitions { times, report, plan, descriptions, faults, checked } = repetitions;
+        record.doubts = doubts(&times);
+        record.times = times;
+        let words = |fault: &FaultReport| format!("{}, {}: {}", fault.device, fault.task, fault.error);
+        record.doubts.extend(faults.iter().map(words));
+        record.checked = Some(checked);
+        let trace = traced(&plan, &descriptions, &report);
+        fill(&mut record, &plan, &trace, &report);
+        let simulated = Simulated::new(&plan)?;
+        let predicted = traced(&plan, &simulated.descriptions(), &simulated.run()?);
+        Ok(Self { timeline: report_timeline(case, &trace, Some(&predicted)), record })
+    }
 }
 
 /// Runs a case. `base` has the fields that all records of the case share.
@@ -50,7 +95,7 @@ pub fn run<T: Kernels>(
         plan_request(&planning, session, None, view, Work::spmm(&view, k)?, repeat)?;
     let single = request.devices.len() == 1;
     let memory_gb_per_s = request.devices.first().map(|device| device.profile.stream_gb_per_s);
-    let mut record = Record {
+    let record = Record {
         mode: Some(case.mode.clone()),
         schedule: Some(case.schedule.clone()),
         transfer: Some(case.transfer.clone()),
@@ -67,14 +112,7 @@ pub fn run<T: Kernels>(
     };
     if case.devices.contains("sim:") {
         let plan = session.pool.install(|| make(&request))?;
-        let simulated = Simulated::new(&plan)?;
-        let report = simulated.run()?;
-        let descriptions = simulated.descriptions();
-        record.simulated = true;
-        record.times = Times::new(&[report.seconds()]);
-        let trace = traced(&plan, &descriptions, &report);
-        fill(&mut record, &plan, &trace, &report);
-        return Ok(CaseRun { timeline: report_timeline(case, &trace, None), record });
+        return CaseRun::simulated(case, record, &plan);
     }
 
     let limit = session.memory_limit_bytes().saturating_sub(view.bytes());
@@ -93,20 +131,11 @@ pub fn run<T: Kernels>(
     let resolved = runtime.resolve(&options)?;
     let builder = runtime.product(view).columns(k).options(options).resolved(resolved);
     let mut product = builder.build()?;
-    let (times, last) = product.bind(&x, &mut y, |bound| repeat_until_known(config, session, bound))?;
-    record.doubts = doubts(&times);
-    record.times = times;
-    let faults = product.faults();
-    let faults = faults.iter().map(|fault| format!("{}, {}: {}", fault.device, fault.task, fault.error));
-    record.doubts.extend(faults);
-    let plan = product.plan();
-    let trace = traced(plan, &product.descriptions(), &last);
-    fill(&mut record, plan, &trace, &last);
+    let (times, report) = product.bind(&x, &mut y, |bound| repeat_until_known(config, session, bound))?;
     let check = || check_product(view, x.view(), y.view(), config.measure.verify);
-    record.checked = Some(session.pool.install(check)?);
-    let simulated = Simulated::new(plan)?;
-    let predicted = traced(plan, &simulated.descriptions(), &simulated.run()?);
-    Ok(CaseRun { timeline: report_timeline(case, &trace, Some(&predicted)), record })
+    let checked = session.pool.install(check)?;
+    let (plan, descriptions, faults) = (product.plan().clone(), product.descriptions(), product.faults());
+    CaseRun::measured(case, record, Repetitions { times, report, plan, descriptions, faults, checked })
 }
 
 /// The planning flags of a case.
@@ -174,11 +203,7 @@ pub fn repeat_until_known(
 }
 
 /// One product as a trace.
-pub fn traced(
-    plan: &Plan,
-    descriptions: &[rowloom::internal::device::Description],
-    report: &RunReport,
-) -> Trace {
+fn traced(plan: &Plan, descriptions: &[Description], report: &RunReport) -> Trace {
     let mut trace = Trace::default();
     Timeline::new(&mut trace, plan, descriptions).add_run(&mut trace, report, 0);
     trace
@@ -194,7 +219,7 @@ pub fn chosen_kernels(plan: &Plan) -> String {
 }
 
 /// Fills in the plan and the trace of a run.
-pub fn fill(record: &mut Record, plan: &Plan, trace: &Trace, report: &RunReport) {
+fn fill(record: &mut Record, plan: &Plan, trace: &Trace, report: &RunReport) {
     let summary = trace.summary();
     record.device_count = plan.computing().count();
     record.chunks = Some(plan.chunks.len());
@@ -207,7 +232,7 @@ pub fn fill(record: &mut Record, plan: &Plan, trace: &Trace, report: &RunReport)
 }
 
 /// The timeline that the report shows.
-pub fn report_timeline(case: &Case, trace: &Trace, predicted: Option<&Trace>) -> plots::Timeline {
+fn report_timeline(case: &Case, trace: &Trace, predicted: Option<&Trace>) -> plots::Timeline {
     let k = case.k.unwrap_or(1);
     let title = format!("{} with K = {k} on {}", case.matrix, case.devices);
     let caption = match predicted {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::skip::skip;
 use crate::support::random::Random;
-use crate::support::{Outcome, Place};
+use crate::support::{Place, ProcessOutput};
 
 /// How much is tested: all combinations, and ranks killed at so many moments, with this variable; else a few of each.
 const THOROUGH: &str = "ROWLOOM_TEST_RANKS";
@@ -73,15 +73,15 @@ fn launcher(place: &Place) -> Command {
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_rowloom");
 
-fn mpirun(place: &Place, ranks: usize, words: &str) -> Outcome {
+fn mpirun(place: &Place, ranks: usize, words: &str) -> ProcessOutput {
     let mut command = launcher(place);
     command.args(["-n", &ranks.to_string(), PROGRAM]).args(words.split_whitespace());
     outcome(command)
 }
 
-fn outcome(mut command: Command) -> Outcome {
+fn outcome(mut command: Command) -> ProcessOutput {
     let output = command.output().unwrap();
-    Outcome {
+    ProcessOutput {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -106,7 +106,7 @@ fn place_with_matrices() -> Place {
     place
 }
 
-fn report(outcome: &Outcome) -> Value {
+fn report(outcome: &ProcessOutput) -> Value {
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {}", outcome.stdout))
 }

@@ -11,10 +11,17 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::DeflateDecoder;
 
-use super::forms::Architecture;
-
 /// The archives of all kernel files.
 const BUILT_IN: &[BuiltIn] = include!(concat!(env!("OUT_DIR"), "/built_in_code.rs"));
+
+/// The compute capability of a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Architecture {
+    /// Major number, 9 of 9.0.
+    pub major: u32,
+    /// Minor number, 0 of 9.0.
+    pub minor: u32,
+}
 
 /// What compiled code is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

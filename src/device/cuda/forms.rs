@@ -9,7 +9,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use super::built_in::BuiltIn;
+use super::built_in::{Architecture, BuiltIn};
 use crate::device::{Fault, FaultKind, Launch};
 use crate::kernel::cuda::{CudaKernel, EntryPoint, Variant};
 use crate::matrix::Dtype;
@@ -20,15 +20,6 @@ const OPTIONS: [&str; 3] = ["--std=c++17", "--fmad=false", "--diag-suppress=177,
 
 /// The macro name whose use in a kernel's source shows that it has exact forms.
 const EXACT: &str = "EXACT_K";
-
-/// The compute capability of a card.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Architecture {
-    /// Major number, 9 of 9.0.
-    pub major: u32,
-    /// Minor number, 0 of 9.0.
-    pub minor: u32,
-}
 
 /// A kernel source with compiler options.
 #[derive(Debug, Clone, PartialEq, Eq)]

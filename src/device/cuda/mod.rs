@@ -49,11 +49,11 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 pub use super::cuda_options::{CudaOptions, card_number, device_name, share_cards};
+pub use built_in::Architecture;
 pub use cards::card_facts;
 pub use cublas::cublas_is_installed;
 pub use cusparse::{AlgorithmTimes, CsrArrays, Cusparse, CusparseMatrix};
 pub use driver::Driver;
-pub use forms::Architecture;
 pub use libraries::{Library, libraries, nvrtc_is_installed};
 pub use measure::{CardRates, measure_card};
 pub use modules::Modules;

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use cudarc::cublas::sys::cublasHandle_t;
 
+use super::built_in::Architecture;
 use super::built_in::Target;
 use super::compiler_threads::{Compile, CompileResult, CompilerThreads};
 use super::cublas::Cublas;
-use super::forms::{Architecture, Form, Forms, Generic};
+use super::forms::{Form, Forms, Generic};
 use super::kernel_cache::KernelCache;
 use super::loader::{Driver, Image, Loader};
 use super::nvrtc::Nvrtc;

@@ -9,12 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use super::actions::Action;
+use super::built_in::Architecture;
 use super::clock::CardClock;
 use super::completion_thread::{HeldMemory, InFlightMemory, Issued, Start};
 use super::context::{Context, EventWait, Stream};
 use super::driver::{fault, message_of};
 use super::events::{EventPool, InFlight};
-use super::forms::Architecture;
 use super::modules::{Modules, Settled};
 use super::shared::Shared;
 use super::sync::{Receiver, Sender, receive};

@@ -75,13 +75,12 @@ fn product_with<T: Scalar>(
     x: &MultiVector<T>,
     most_heavy: u64,
 ) -> Option<MultiVector<T>> {
-    scaled_product(kernel, variant, a, rows, x, most_heavy, (1.0, 0.0, None))
+    scaled_product((kernel, variant), a, rows, x, most_heavy, (1.0, 0.0, None))
 }
 
 /// The same with the factors alpha and beta and, if beta is not zero, the old Y.
 pub(super) fn scaled_product<T: Scalar>(
-    kernel: &CudaKernel,
-    variant: &Variant,
+    (kernel, variant): (&CudaKernel, &Variant),
     a: CsrView<'_, T>,
     rows: std::ops::Range<usize>,
     x: &MultiVector<T>,

@@ -28,7 +28,7 @@ fn check_form<T: Scalar>(
     let (rounded_alpha, rounded_beta) = (T::from_f64(alpha), T::from_f64(beta));
     let is_read = rounded_beta != T::ZERO;
     let factors = (alpha, beta, is_read.then_some(&old));
-    let y = scaled_product(kernel, variant, a.view(), 0..a.rows(), &x, u64::MAX, factors).unwrap();
+    let y = scaled_product((kernel, variant), a.view(), 0..a.rows(), &x, u64::MAX, factors).unwrap();
     for row in 0..a.rows() {
         for column in 0..k {
             let scaled = rounded_alpha.times(sums.row(row)[column]);

@@ -21,7 +21,7 @@ pub mod context {
 pub mod driver {
     pub use super::super::card::{DriverError, fault, message_of};
 }
-pub mod forms {
+pub mod built_in {
     pub use super::super::card::Architecture;
 }
 pub mod modules {

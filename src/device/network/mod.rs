@@ -48,7 +48,7 @@ pub const SEND: usize = 0;
 pub const RECEIVE: usize = 1;
 
 /// The network of a rank.
-pub struct Network {
+pub struct NetworkDevice {
     description: Description,
     /// Also held by the thread. It is dropped here after the thread has ended, so a communicator never ends on that thread.
     communicator: Arc<dyn Communicator>,
@@ -86,7 +86,7 @@ enum Command {
     Abandon(Sender<()>),
 }
 
-impl Network {
+impl NetworkDevice {
     /// The name of the device.
     pub const NAME: &str = "network";
 
@@ -173,13 +173,13 @@ impl Network {
     }
 }
 
-impl Drop for Network {
+impl Drop for NetworkDevice {
     fn drop(&mut self) {
         Device::close(self);
     }
 }
 
-impl<'run> Device<'run> for Network {
+impl<'run> Device<'run> for NetworkDevice {
     fn describe(&self) -> &Description {
         &self.description
     }

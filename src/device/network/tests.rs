@@ -58,8 +58,8 @@ fn a_rank_that_ends_aborts_or_is_silent_is_named() {
     }
 }
 
-fn opened(of: &Arc<dyn Communicator>) -> (Network, Receiver<Completion>) {
-    let mut network = Network::open(of.clone(), Clock::start()).unwrap();
+fn opened(of: &Arc<dyn Communicator>) -> (NetworkDevice, Receiver<Completion>) {
+    let mut network = NetworkDevice::open(of.clone(), Clock::start()).unwrap();
     network.begin(of.members().calls.begin().unwrap());
     let (sender, receiver) = unbounded();
     network.report_to(DeviceId(2), &sender);

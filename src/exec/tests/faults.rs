@@ -9,7 +9,7 @@ use super::scripted::{InjectedFault, Run, check_cover, seeded};
 use crate::device::FaultKind;
 use crate::device::completion::Timeouts;
 use crate::error::Error;
-use crate::exec::{ExecOptions, Outcome};
+use crate::exec::{ExecOptions, ExecOutcome};
 use crate::graph::fixture::{Shape, planner_like};
 use crate::graph::{Demand, DeviceId, Graph, StrandId, TaskId};
 
@@ -40,7 +40,7 @@ fn stopped_by(graph: &Graph, first: impl Iterator<Item = StrandId>) -> HashSet<S
     }
 }
 
-fn outcome(run: &Run, seed: u64) -> Outcome {
+fn outcome(run: &Run, seed: u64) -> ExecOutcome {
     let outcome = run.go(seeded(seed), &quick(), None).0.unwrap();
     check_cover(&run.graph, &outcome);
     outcome

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use proptest::prelude::*;
 
 use super::scripted::{Run, check_cover, seeded};
-use crate::exec::{ExecOptions, Schedule};
+use crate::exec::{ExecOptions, TaskSchedule};
 use crate::graph::fixture::{Draft, Shape, planner_like};
 use crate::graph::{ChoiceId, DeviceId, PoolId, StrandId, TaskId, TaskKind};
 
@@ -126,7 +126,7 @@ fn a_graph_with_numbers_of_nothing_has_no_schedule() {
         let strand = draft.strand(None);
         draft.add((TaskKind::CpuCompute, DeviceId::HOST, strand), (None, None), &[], &[], &[]);
         damage(&mut draft);
-        Schedule::new(&draft.graph()).map(|_| ()).unwrap_err().to_string()
+        TaskSchedule::new(&draft.graph()).map(|_| ()).unwrap_err().to_string()
     };
     assert!(said(|draft| draft.entries[0].predecessors.push(TaskId(1))).contains("a task"));
     assert!(said(|draft| draft.entries[0].task.strand = StrandId(1)).contains("a strand"));

@@ -11,7 +11,7 @@ use crate::device::{
     Registration, StableBytes,
 };
 use crate::error::{self, Error};
-use crate::exec::{Binder, ExecOptions, HeldSlots, Outcome, Schedule, execute};
+use crate::exec::{Binder, ExecOptions, ExecOutcome, HeldSlots, TaskSchedule, execute};
 use crate::graph::{Demand, DeviceId, Graph, StrandId, TaskId};
 
 /// A fault to inject into a task.
@@ -284,7 +284,7 @@ impl Run {
         choose: Chooser,
         options: &ExecOptions<'_>,
         on_end: Option<Box<dyn FnMut(usize)>>,
-    ) -> (error::Result<Outcome>, Vec<TaskId>) {
+    ) -> (error::Result<ExecOutcome>, Vec<TaskId>) {
         let (sender, receiver): (_, Receiver<Completion>) = unbounded();
         // Late completions of an earlier run.
         for fence in 0..3 {
@@ -317,7 +317,7 @@ impl Run {
             .collect();
         let mut borrowed: Vec<&mut dyn Device<'static>> =
             devices.iter_mut().map(|device| device as &mut dyn Device<'static>).collect();
-        let schedule = Schedule::new(&self.graph).unwrap();
+        let schedule = TaskSchedule::new(&self.graph).unwrap();
         let mut binder = ScriptedBinder(script.clone());
         let outcome = execute(&self.graph, &schedule, &mut borrowed, &receiver, &mut binder, options);
         let script = script.borrow();
@@ -357,7 +357,7 @@ pub(super) fn seeded(seed: u64) -> Chooser {
 }
 
 /// Asserts what must hold for every outcome: each strand is done, skipped or listed as unfinished.
-pub(super) fn check_cover(graph: &Graph, outcome: &Outcome) {
+pub(super) fn check_cover(graph: &Graph, outcome: &ExecOutcome) {
     let done: HashSet<TaskId> = outcome.records.iter().map(|record| record.task).collect();
     assert_eq!(done.len(), outcome.records.len(), "a task is recorded twice");
     for (number, choice) in graph.strands().iter().enumerate() {

@@ -11,7 +11,7 @@ use crate::device::{
     Reports, StableBytes,
 };
 use crate::error::Result;
-use crate::exec::{Binder, ExecOptions, HeldSlots, Schedule, execute};
+use crate::exec::{Binder, ExecOptions, HeldSlots, TaskSchedule, execute};
 use crate::graph::{Access, Demand, DeviceId, GraphBuilder, Role, Task, TaskId, TaskKind};
 use crate::trace::Clock;
 
@@ -52,7 +52,7 @@ fn the_caller_runs_a_short_job_while_nothing_else_is_in_flight() {
     let outcome = pool.in_place_scope(|scope| {
         let mut host = Cpu::new(scope, Clock::start(), Reports::new(DeviceId::HOST, sender));
         let mut devices: [&mut dyn Device<'_>; 1] = [&mut host];
-        let schedule = Schedule::new(&graph).unwrap();
+        let schedule = TaskSchedule::new(&graph).unwrap();
         execute(&graph, &schedule, &mut devices, &completions, &mut binder, &ExecOptions::default())
     });
     assert!(outcome.unwrap().is_complete());
@@ -156,7 +156,7 @@ fn operations_of_any_length_complete_while_the_caller_polls() {
         let (mut host, mut card) = (device(0, &[LaneKind::Pool]), device(1, &[LaneKind::Compute]));
         let mut devices: [&mut dyn Device<'_>; 2] = [&mut host, &mut card];
         let options = ExecOptions { may_poll: true, ..ExecOptions::default() };
-        let schedule = Schedule::new(&graph).unwrap();
+        let schedule = TaskSchedule::new(&graph).unwrap();
         let outcome = execute(&graph, &schedule, &mut devices, &completions, &mut Pass, &options).unwrap();
         assert!(outcome.is_complete() && outcome.records.len() == 3, "{delay_us} µs: {outcome:?}");
     }

@@ -17,7 +17,7 @@ use crate::device::{
     Registration, Reports, StableBytes,
 };
 use crate::error;
-use crate::exec::{Binder, ExecOptions, HeldSlots, Schedule, execute};
+use crate::exec::{Binder, ExecOptions, HeldSlots, TaskSchedule, execute};
 use crate::graph::fixture::{Shape, planner_like};
 use crate::graph::{Demand, DeviceId, Graph, StrandId, TaskId};
 
@@ -203,7 +203,7 @@ fn run_threaded(shape: Shape, faulty: bool, cancelled: bool) {
     let outcome = {
         let mut devices: Vec<&mut dyn Device<'static>> =
             devices.iter_mut().map(|device| device as &mut dyn Device<'static>).collect();
-        let schedule = Schedule::new(&graph).unwrap();
+        let schedule = TaskSchedule::new(&graph).unwrap();
         let options = ExecOptions { cancel: Some(&flag), ..ExecOptions::default() };
         execute(&graph, &schedule, &mut devices, &completions, &mut Names(bound), &options).unwrap()
     };

@@ -5,7 +5,7 @@ use crossbeam::channel::unbounded;
 use crate::device::simulated::{SimulatedDevice, SimulatedSpec, Simulation};
 use crate::device::{Device, Operation, Reports};
 use crate::error::Result;
-use crate::exec::{Binder, Counter, ExecOptions, HeldSlots, Outcome, Schedule, execute};
+use crate::exec::{Binder, Counter, ExecOptions, ExecOutcome, HeldSlots, TaskSchedule, execute};
 use crate::graph::fixture::{Draft, Shape, planner_like};
 use crate::graph::{Demand, DeviceId, Graph, TaskId, TaskKind};
 
@@ -17,7 +17,7 @@ impl<'run> Binder<'run> for Pass {
     }
 }
 
-fn simulate(graph: &Graph, accelerators: u32) -> Outcome {
+fn simulate(graph: &Graph, accelerators: u32) -> ExecOutcome {
     let (sender, receiver) = unbounded();
     let simulation = Simulation::new(1000.0);
     let reports = |number| Reports::new(DeviceId(number), sender.clone());
@@ -29,7 +29,7 @@ fn simulate(graph: &Graph, accelerators: u32) -> Outcome {
     }
     let mut devices: Vec<&mut dyn Device<'static>> =
         devices.iter_mut().map(|device| device as &mut dyn Device<'static>).collect();
-    let schedule = Schedule::new(graph).unwrap();
+    let schedule = TaskSchedule::new(graph).unwrap();
     execute(graph, &schedule, &mut devices, &receiver, &mut Pass, &ExecOptions::default()).unwrap()
 }
 

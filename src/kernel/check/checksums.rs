@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::Operator;
 use crate::error::{Advice, Error, Result};
 use crate::matrix::Scalar;
-use crate::matrix::generate::mix;
+use crate::matrix::random::mix;
 
 /// Most blocks of rows.
 const MOST_BLOCKS: usize = 64;

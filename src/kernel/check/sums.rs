@@ -9,7 +9,7 @@ use super::checksums::{Block, Checksums, OLD_ROUNDINGS, zeros};
 use super::{Applied, Operator};
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
-use crate::kernel::doubled::two_sum;
+use crate::kernel::double_double::two_sum;
 use crate::kernel::scaling::Scaling;
 use crate::machine::Isa;
 use crate::matrix::MultiVectorView;

@@ -10,7 +10,7 @@ use super::order::block_rows;
 use super::reference::Moments;
 use super::totals::Totals;
 use crate::error::{Error, Result};
-use crate::kernel::doubled::Doubled;
+use crate::kernel::double_double::DoubleDouble;
 use crate::kernel::verify::{Tally, Verification, agree_near_overflow, gamma};
 use crate::matrix::{MultiVectorView, Scalar};
 
@@ -45,10 +45,10 @@ fn check_column<T: Scalar>(
     let mut tally = Tally::default();
     let n = values.len() as f64;
     let each = || values.iter().map(|value| value.to_f64());
-    let sum = each().fold(Doubled::default(), |sum, value| sum.add_product(value, 1.0));
+    let sum = each().fold(DoubleDouble::default(), |sum, value| sum.add_product(value, 1.0));
     let size: f64 = each().map(f64::abs).sum();
     let mean = sum.divided(n.max(1.0));
-    let squared = each().fold(Doubled::default(), |sum, value| {
+    let squared = each().fold(DoubleDouble::default(), |sum, value| {
         let (high, low) = mean.subtracted_from(value);
         sum.add_product(high, high).add_product(2.0 * high, low)
     });

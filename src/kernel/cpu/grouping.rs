@@ -8,7 +8,7 @@ use std::ops::Range;
 use rowloom_cpu::{Block, SHIFTED_ROWS};
 
 use super::Kernels;
-use super::layout::RowLayout;
+use super::row_layout::RowLayout;
 use super::run::{Slab, Stores};
 use crate::error::{Error, Result};
 use crate::kernel::order::{SEGMENT, SPAN};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::Kernels;
 use super::grouping::parts_of;
-use super::layout::RowLayout;
+use super::row_layout::RowLayout;
 use super::run::{Run, Stores};
 use crate::error::Result;
 use crate::kernel::order::SPAN;

@@ -6,18 +6,19 @@
 
 mod grouping;
 mod hub_rows;
-mod layout;
 mod observed;
+mod piece;
 mod product;
+mod row_layout;
 mod rows_plan;
 mod run;
 mod sell_plan;
 mod tuning;
 
-pub(super) use layout::RowLayout;
 pub use observed::{PieceObserver, RowsObserver};
 pub use product::CpuProduct;
 pub(crate) use product::PreparedKernel;
+pub(super) use row_layout::RowLayout;
 pub use rows_plan::CpuSettings;
 pub(super) use rows_plan::RowsPlan;
 

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::Kernels;
-use super::rows_plan::{Piece, Traversal, compute_window, run_piece};
+use super::piece::{Piece, Traversal, compute_window, run_piece};
 use super::run::{Group, Run};
 use crate::error::Result;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};

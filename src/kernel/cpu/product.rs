@@ -6,15 +6,15 @@ use rayon::prelude::*;
 use rowloom_cpu::takes_uniform;
 
 use super::Kernels;
-use super::layout::RowLayout;
 use super::observed::RowsObserver;
+use super::row_layout::RowLayout;
 use super::rows_plan::{CpuSettings, RowsPlan};
 use super::sell_plan::{SellPlan, slicing};
 use super::tuning::Tuning;
 use crate::error::{Advice, Error, Result};
 use crate::kernel::KernelId;
 use crate::kernel::reference;
-use crate::kernel::scaling::scaling;
+use crate::kernel::scaling::{Scaling, scaling};
 use crate::kernel::sources::ell::EllKernel;
 use crate::matrix::{CsrView, MultiVectorView, MultiVectorViewMut, SlicedEll};
 
@@ -121,7 +121,7 @@ impl<'a, T: Kernels> CpuProduct<'a, T> {
         beta: f64,
         y: MultiVectorViewMut<'_, T>,
     ) -> Result<()> {
-        self.prepared.run_scaled(self.matrix, alpha, x, beta, y, None).map(drop)
+        self.prepared.run_scaled(self.matrix, scaling(alpha, beta), x, y, None).map(drop)
     }
 }
 
@@ -200,7 +200,7 @@ impl<T: Kernels> PreparedKernel<T> {
         x: MultiVectorView<'_, T>,
         y: MultiVectorViewMut<'_, T>,
     ) -> Result<()> {
-        self.run_scaled(matrix, 1.0, x, 0.0, y, None).map(drop)
+        self.run_scaled(matrix, scaling(1.0, 0.0), x, y, None).map(drop)
     }
 
     /// Computes `y = alpha A x + beta y` in the rayon pool of the caller, as [`scaling`](crate::kernel::scaling) defines it. The
@@ -209,16 +209,14 @@ impl<T: Kernels> PreparedKernel<T> {
     pub fn run_scaled(
         &mut self,
         matrix: CsrView<'_, T>,
-        alpha: f64,
+        scaling: Scaling<T>,
         x: MultiVectorView<'_, T>,
-        beta: f64,
         mut y: MultiVectorViewMut<'_, T>,
         observer: Option<&dyn RowsObserver<T>>,
     ) -> Result<bool> {
         if Identity::of(&matrix) != self.matrix {
             return Err(Error::Internal("a prepared kernel was given another matrix".into()));
         }
-        let scaling = scaling::<T>(alpha, beta);
         let unseen = |result: Result<()>| result.map(|()| false);
         match &mut self.stored {
             Stored::SerialCsr => unseen(reference::csr_scaled(matrix, scaling, x, &mut y)),

@@ -9,7 +9,7 @@ use rowloom_cpu::{
 };
 
 use super::Kernels;
-use super::layout::RowLayout;
+use super::row_layout::RowLayout;
 use crate::error::{Error, Result};
 use crate::kernel::scaling::is_plain;
 use crate::machine::Isa;

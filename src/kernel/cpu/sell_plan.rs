@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::Kernels;
-use super::layout::RowLayout;
+use super::row_layout::RowLayout;
 use super::rows_plan::CpuSettings;
 use super::run::{Group, Run, Slab, Stores};
 use crate::error::Result;

@@ -4,7 +4,7 @@
 //! threshold states the effect behind it.
 
 use super::grouping::SegmentOrder;
-use super::layout::RowLayout;
+use super::row_layout::RowLayout;
 use crate::kernel::order::SEGMENT;
 
 /// The tuning parameters of a product on the CPU.

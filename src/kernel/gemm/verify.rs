@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::reference;
 use crate::error::{Error, Result};
-use crate::kernel::doubled::Doubled;
+use crate::kernel::double_double::DoubleDouble;
 use crate::kernel::scaling::Scaling;
 use crate::kernel::verify::{Tally, Verification, agree_near_overflow, gamma};
 use crate::matrix::{MultiVectorView, Scalar};
@@ -56,7 +56,7 @@ fn check_element<T: Scalar>(
     tally: &mut Tally,
 ) {
     let (alpha, beta) = (scaling.alpha.to_f64(), scaling.beta.to_f64());
-    let (mut sum, mut size) = (Doubled::default(), 0.0);
+    let (mut sum, mut size) = (DoubleDouble::default(), 0.0);
     for (k, value) in a.row(row).iter().enumerate() {
         let (value, other) = (value.to_f64(), b.row(k)[column].to_f64());
         sum = sum.add_product(value, other);

@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::random::{pair_bits, unit};
 use crate::error::{Error, Result};
 use crate::matrix::array::AlignedBuffer;
 use crate::matrix::csr::{Csr, MOST_COLUMNS};
+use crate::matrix::random::{pair_bits, unit};
 use crate::matrix::scalar::Scalar;
 
 /// Maximal nonzeros of a parallel task: large enough to amortize its start, small enough to balance the load.

@@ -2,10 +2,10 @@
 
 use rayon::prelude::*;
 
-use super::random::mix;
 use super::spec::{Kind, Spec};
 use super::{kind, optional, required};
 use crate::error::{Error, Result};
+use crate::matrix::random::mix;
 use crate::matrix::{MultiVector, Scalar};
 
 /// All kinds of generated dense matrices.

@@ -1,9 +1,9 @@
 //! Matrices of regular grids, whose points are coupled to their neighbours.
 
 use super::build::{Request, Shape, Values, build};
-use super::random::{pair_bits, unit};
 use crate::error::{Error, Result};
 use crate::matrix::csr::Csr;
+use crate::matrix::random::{pair_bits, unit};
 use crate::matrix::scalar::Scalar;
 
 /// Probability of an edge between neighbours in a road grid: 4 neighbours times this is a degree of 2.5.

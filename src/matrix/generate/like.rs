@@ -8,10 +8,10 @@
 use rayon::prelude::*;
 
 use super::build::{Request, Shape, Values, build};
-use super::random::Sequence;
 use super::scattered::draw_stratified;
 use crate::error::{Error, Result};
 use crate::matrix::csr::Csr;
+use crate::matrix::random::Sequence;
 use crate::matrix::scalar::Scalar;
 use crate::suggest::did_you_mean;
 

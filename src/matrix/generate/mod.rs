@@ -8,13 +8,11 @@ mod dense;
 mod grid;
 mod like;
 mod mixed;
-mod random;
 mod scattered;
 mod simple;
 mod spec;
 
 pub use self::build::{Choose, Part, RowLengths};
-pub(crate) use random::mix;
 
 use self::build::{Request, Shape, Values};
 pub use self::dense::{DENSE_KINDS, generate_dense};

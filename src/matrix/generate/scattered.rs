@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rayon::prelude::*;
 
 use super::build::{Part, Request, Shape, build, check_memory};
-use super::random::{Sequence, mix};
 use crate::error::{Error, Result};
 use crate::matrix::csr::Csr;
+use crate::matrix::random::{Sequence, mix};
 use crate::matrix::scalar::Scalar;
 
 /// Graph500's probabilities of the upper left, upper right and lower left quadrant, times 65536; the rest is lower right.

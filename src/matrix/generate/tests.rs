@@ -277,9 +277,9 @@ fn values_do_not_count_in_the_memory_of_a_pattern() {
 #[test]
 fn a_power_law_graph_equals_its_sorted_edges() {
     let (scale, degree, seed) = (8u64, 9u64, 5u64);
-    let stream = random::mix(!seed);
+    let stream = crate::matrix::random::mix(!seed);
     let mut edges: Vec<u64> = (0..degree << scale)
-        .map(|edge| scattered::draw_edge(&mut random::Sequence::new(stream, edge), scale))
+        .map(|edge| scattered::draw_edge(&mut crate::matrix::random::Sequence::new(stream, edge), scale))
         .collect();
     edges.sort_unstable();
     edges.dedup();

@@ -73,13 +73,13 @@ impl Header {
 
 /// The offsets of the parts, which follow from the shape.
 #[derive(Debug, PartialEq)]
-struct Layout {
+struct PartOffsets {
     row_pointers: Range<u64>,
     columns: Range<u64>,
     values: Range<u64>,
 }
 
-impl Layout {
+impl PartOffsets {
     /// `None` if the shape needs more than 2^64 bytes.
     fn of(rows: u64, nnz: u64, value_bytes: u32, info_bytes: u32) -> Option<Self> {
         let part = |after: u64, count: u64, bytes: u64| {
@@ -114,8 +114,8 @@ pub fn write_cache<T: Scalar>(
     let too_large = || Error::Internal("the matrix is too large for a file".into());
     let info_bytes = u32::try_from(info.len()).map_err(|_| too_large())?;
     let value_bytes = size_of::<T>() as u32;
-    let layout =
-        Layout::of(csr.rows() as u64, csr.nnz() as u64, value_bytes, info_bytes).ok_or_else(too_large)?;
+    let offsets = PartOffsets::of(csr.rows() as u64, csr.nnz() as u64, value_bytes, info_bytes)
+        .ok_or_else(too_large)?;
     let mut header = Header {
         magic: MAGIC,
         byte_order: BYTE_ORDER,
@@ -125,10 +125,10 @@ pub fn write_cache<T: Scalar>(
         rows: csr.rows() as u64,
         cols: csr.cols() as u64,
         nnz: csr.nnz() as u64,
-        row_pointers_at: layout.row_pointers.start,
-        columns_at: layout.columns.start,
-        values_at: layout.values.start,
-        file_bytes: layout.values.end,
+        row_pointers_at: offsets.row_pointers.start,
+        columns_at: offsets.columns.start,
+        values_at: offsets.values.start,
+        file_bytes: offsets.values.end,
         non_finite: count_non_finite(values),
         info_hash: block_hash(&info),
         row_pointers_hash: block_hash(bytemuck::cast_slice(&row_pointers)),
@@ -142,9 +142,9 @@ pub fn write_cache<T: Scalar>(
         let parts: [(u64, &[u8]); 5] = [
             (0, bytemuck::bytes_of(&header)),
             (HEADER_BYTES as u64, &info),
-            (layout.row_pointers.start, bytemuck::cast_slice(&row_pointers)),
-            (layout.columns.start, bytemuck::cast_slice(columns)),
-            (layout.values.start, bytemuck::cast_slice(values)),
+            (offsets.row_pointers.start, bytemuck::cast_slice(&row_pointers)),
+            (offsets.columns.start, bytemuck::cast_slice(columns)),
+            (offsets.values.start, bytemuck::cast_slice(values)),
         ];
         let mut written = 0;
         for (start, bytes) in parts {
@@ -220,13 +220,13 @@ fn read_header(path: &Path, bytes: &[u8]) -> Result<Header> {
     if header.header_hash != header.own_hash() {
         return Err(damaged(path, "the checksum of its header is wrong"));
     }
-    let layout = Layout::of(header.rows, header.nnz, header.value_bytes, header.info_bytes);
+    let offsets = PartOffsets::of(header.rows, header.nnz, header.value_bytes, header.info_bytes);
     let fits = matches!(header.value_bytes, 4 | 8)
-        && layout.is_some_and(|layout| {
-            layout.row_pointers.start == header.row_pointers_at
-                && layout.columns.start == header.columns_at
-                && layout.values.start == header.values_at
-                && layout.values.end == header.file_bytes
+        && offsets.is_some_and(|offsets| {
+            offsets.row_pointers.start == header.row_pointers_at
+                && offsets.columns.start == header.columns_at
+                && offsets.values.start == header.values_at
+                && offsets.values.end == header.file_bytes
         });
     if !fits {
         return Err(damaged(path, "its header contradicts itself"));

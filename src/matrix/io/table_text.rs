@@ -10,7 +10,7 @@ use memchr::memchr;
 use rayon::prelude::*;
 
 use super::matrix_market::header::words;
-use super::text::{has_numbers, lines};
+use super::matrix_market::lines::is_blank;
 
 /// Most bytes of a file that are searched for the line of names and the line after it.
 pub(super) const MOST_NAMES_BYTES: usize = 1 << 20;
@@ -126,4 +126,14 @@ fn rewritten(text: &[u8]) -> Vec<u8> {
         _ => {}
     });
     numbers
+}
+
+/// The lines of a text, without their line feeds.
+pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n')
+}
+
+/// Whether a line has something else than blanks and a comment.
+pub(super) fn has_numbers(line: &[u8]) -> bool {
+    !matches!(line.iter().find(|byte| !is_blank(**byte)), None | Some(b'#' | b'%' | b'\r'))
 }

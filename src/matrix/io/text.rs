@@ -22,7 +22,7 @@ use super::matrix_market::header::{LOOKS_LIKE_HTML, trim, words};
 use super::matrix_market::lines::{LONGEST_LINE, is_blank};
 use super::matrix_market::number::shown;
 use super::matrix_market::tally::Tally;
-use super::table_text::{MOST_NAMES_BYTES, Table, begins_with_names};
+use super::table_text::{MOST_NAMES_BYTES, Table, begins_with_names, has_numbers, lines};
 use super::{Input, ReadOptions, counted, read_start};
 use crate::error::{Error, Place, Reason, Result};
 use crate::matrix::info::Field;
@@ -224,16 +224,6 @@ fn spans(text: &[u8], bytes: usize) -> Vec<&[u8]> {
         rest = after;
     }
     spans
-}
-
-/// The lines of a text, without their line feeds.
-pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n')
-}
-
-/// Whether a line has something else than blanks and a comment.
-pub(super) fn has_numbers(line: &[u8]) -> bool {
-    !matches!(line.iter().find(|byte| !is_blank(**byte)), None | Some(b'#' | b'%' | b'\r'))
 }
 
 /// Counts of lines.

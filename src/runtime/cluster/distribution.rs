@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Cluster;
 use super::halo::renumbered_columns;
-use super::rank_rows::RankRows;
+use super::rank_matrix::RankMatrix;
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::{Csr, Scalar};
@@ -27,7 +27,7 @@ pub struct RowBlock<T: Scalar> {
 impl<T: Scalar> RowBlock<T> {
     /// The rows that rank `rank` has read.
     #[doc(hidden)]
-    pub fn read(rows: RankRows<T>, rank: usize) -> Self {
+    pub fn read(rows: RankMatrix<T>, rank: usize) -> Self {
         let first_row = rows.boundaries.get(rank).copied().unwrap_or(0);
         Self { first_row, total_rows: rows.rows(), matrix: rows.matrix }
     }

@@ -53,7 +53,7 @@ pub mod division;
 mod entry_messages;
 pub mod halo;
 mod product;
-mod rank_rows;
+mod rank_matrix;
 pub mod read;
 mod read_whole;
 mod sharing;
@@ -65,14 +65,14 @@ use std::sync::{Arc, Mutex};
 pub use distribution::{Distributed, RowBlock};
 pub use division::Division;
 pub use product::{ClusterProduct, ClusterProductBuilder};
-pub use rank_rows::RankRows;
+pub use rank_matrix::RankMatrix;
 pub use read::{generate_rows, read_rows};
 pub use watch::{Actions, End, Watch};
 pub use write::{RowsFormat, hash_rows, write_rows};
 
 pub use crate::runtime::vectors::MessagesOfDevices;
 
-use crate::device::Network;
+use crate::device::NetworkDevice;
 use crate::device::network::Communicator;
 use crate::error::{Error, Result};
 use crate::matrix::Dtype;
@@ -83,7 +83,7 @@ use crate::runtime::{ProductOptions, Runtime, RuntimeBuilder};
 pub struct Cluster {
     runtime: Runtime,
     communicator: Arc<dyn Communicator>,
-    network: Arc<Mutex<Network>>,
+    network: Arc<Mutex<NetworkDevice>>,
     /// Whether messages may be in the memory of devices.
     direct: bool,
 }
@@ -109,7 +109,7 @@ impl Cluster {
         communicator: Arc<dyn Communicator>,
     ) -> Result<Self> {
         let runtime = sharing::open_shared(builder, &*communicator)?;
-        let network = Network::open(communicator.clone(), runtime.clock())?;
+        let network = NetworkDevice::open(communicator.clone(), runtime.clock())?;
         let direct = device_memory::is_used(&*communicator)?;
         Ok(Self { runtime, communicator, network: Arc::new(Mutex::new(network)), direct })
     }

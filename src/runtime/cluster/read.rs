@@ -17,7 +17,7 @@ use std::path::Path;
 use super::agreement::{agree, share, share_numbers, sum};
 use super::division::{Division, RowCounts};
 use super::entry_messages::{pack, unpack};
-use super::rank_rows::{RankRows, own_rows};
+use super::rank_matrix::{RankMatrix, own_rows};
 use super::read_whole::read_whole;
 use crate::device::network::Communicator;
 use crate::error::{Advice, Error, Place, Result};
@@ -36,7 +36,7 @@ pub fn read_rows<T: Scalar>(
     path: &Path,
     division: &Division,
     options: &ReadOptions,
-) -> Result<RankRows<T>> {
+) -> Result<RankMatrix<T>> {
     let limits = share_numbers(ranks, &[options.memory_limit_bytes])?;
     let memory_limit_bytes = limits.iter().flatten().copied().min().unwrap_or(u64::MAX);
     let options = &ReadOptions { memory_limit_bytes, ..*options };
@@ -65,7 +65,7 @@ fn read_cache<T: Scalar>(
     input: &Input,
     division: &Division,
     options: &ReadOptions,
-) -> Result<RankRows<T>> {
+) -> Result<RankMatrix<T>> {
     let cache = agree(ranks, CacheRows::open(input))?;
     let own = division.boundaries(cache.rows(), |row| row, |row| cache.row_start(row));
     // Those of rank 0: another rank might see other bytes, if the file changes now.
@@ -96,7 +96,7 @@ fn read_cache<T: Scalar>(
     let info = agree(ranks, cache.info())?;
     agree(ranks, cache.check_intact())?;
     let nnz = cache.nnz();
-    Ok(RankRows { matrix: read.matrix, boundaries, nnz, info, notes, cache: Some(cache) })
+    Ok(RankMatrix { matrix: read.matrix, boundaries, nnz, info, notes, cache: Some(cache) })
 }
 
 fn check_memory<T: Scalar>(
@@ -122,7 +122,7 @@ fn read_text<T: Scalar>(
     input: &Input,
     division: &Division,
     options: &ReadOptions,
-) -> Result<RankRows<T>> {
+) -> Result<RankMatrix<T>> {
     let (rank, size) = (ranks.rank(), ranks.size());
     let head = agree(ranks, Head::read(input))?;
     let mut part = agree(ranks, TextPart::<T>::read(&head, input, rank, size, options))?;
@@ -142,7 +142,7 @@ fn read_text<T: Scalar>(
     let (matrix, duplicates) = agree(ranks, built)?;
     let nnz = sum(ranks, matrix.nnz() as u64)?;
     let notes = head.notes(&facts, sum(ranks, duplicates)?);
-    Ok(RankRows { matrix, boundaries, nnz, info: head.info(), notes, cache: None })
+    Ok(RankMatrix { matrix, boundaries, nnz, info: head.info(), notes, cache: None })
 }
 
 /// Sends all entries to the owners of their rows, a bounded number at once. The inner result is an error of this rank alone, which
@@ -188,7 +188,7 @@ pub fn generate_rows<T: Scalar>(
     seed: u64,
     division: &Division,
     memory_limit_bytes: u64,
-) -> Result<RankRows<T>> {
+) -> Result<RankMatrix<T>> {
     let limits = share_numbers(ranks, &[memory_limit_bytes])?;
     let memory_limit_bytes = limits.iter().flatten().copied().min().unwrap_or(u64::MAX);
     let chosen = RefCell::new(None);
@@ -223,7 +223,7 @@ pub fn generate_rows<T: Scalar>(
     );
     let nnz = sum(ranks, matrix.nnz() as u64)?;
     info.stored_entries = nnz;
-    Ok(RankRows { matrix, boundaries, nnz, info, notes, cache: None })
+    Ok(RankMatrix { matrix, boundaries, nnz, info, notes, cache: None })
 }
 
 /// The error for a source that ranks cannot read by parts.

@@ -31,8 +31,8 @@ fn listed<T: Scalar>(matrix: &Csr<T>) -> Vec<Vec<(u32, u64)>> {
 }
 
 /// Asserts that the ranks together have what a single process has.
-fn assert_same<T: Scalar>(parts: Vec<Result<RankRows<T>>>, whole: &Loaded<T>) {
-    let parts: Vec<RankRows<T>> = parts.into_iter().map(|part| part.unwrap()).collect();
+fn assert_same<T: Scalar>(parts: Vec<Result<RankMatrix<T>>>, whole: &Loaded<T>) {
+    let parts: Vec<RankMatrix<T>> = parts.into_iter().map(|part| part.unwrap()).collect();
     let together: Vec<_> = parts.iter().flat_map(|part| listed(&part.matrix)).collect();
     assert_eq!(together, listed(&whole.matrix));
     for (rank, part) in parts.iter().enumerate() {

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::agreement::{agree, share, share_numbers};
 use super::division::Division;
-use super::rank_rows::{RankRows, own_rows};
+use super::rank_matrix::{RankMatrix, own_rows};
 use crate::device::network::Communicator;
 use crate::error::{Error, Place, Result};
 use crate::matrix::array::AlignedBuffer;
@@ -31,7 +31,7 @@ pub fn read_whole<T: Scalar>(
     input: &Input,
     division: &Division,
     options: &ReadOptions,
-) -> Result<RankRows<T>> {
+) -> Result<RankMatrix<T>> {
     let read = if ranks.rank() == 0 { read_input::<T>(input, options).map(Some) } else { Ok(None) };
     let (whole, description) = match agree_on_file(ranks, read)? {
         Some(Loaded { matrix, info, mut notes }) => {
@@ -71,7 +71,7 @@ pub fn read_whole<T: Scalar>(
     drop(whole);
     let matrix = agree(ranks, rows.build(cols as usize))?;
     let nnz = nonzeros.iter().sum();
-    Ok(RankRows { matrix, boundaries, nnz, info, notes, cache: None })
+    Ok(RankMatrix { matrix, boundaries, nnz, info, notes, cache: None })
 }
 
 /// `read`, if rank 0 could read the file. A damaged file is the same error on all ranks, which names no rank.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::builder::DenseBuilder;
 use super::operand::DenseOperand;
-use crate::adapt::Resolved;
+use crate::adapt::ResolvedDevices;
 use crate::device::completion::WATCHDOG_TIMEOUT;
 use crate::device::{Description, Registration};
 use crate::error::{Advice, Error, Result};
@@ -31,7 +31,7 @@ pub struct DenseWork<'a, J: DenseJob<'a>> {
     pub(in crate::internal::runtime) a: DenseOperand<'a, J::Value>,
     pub(in crate::internal::runtime) work: J::Work,
     options: ProductOptions,
-    resolved: Option<Resolved>,
+    resolved: Option<ResolvedDevices>,
     /// A plan that the caller gave.
     pub(in crate::internal::runtime) given: bool,
     plan: Plan,
@@ -227,7 +227,7 @@ impl<'a, J: DenseJob<'a>> DenseWork<'a, J> {
 /// not bound they are staged, since each call would register them again; only an A that the job owns stays registered.
 fn request<'w, T: crate::matrix::Scalar>(
     options: &ProductOptions,
-    resolved: &Resolved,
+    resolved: &ResolvedDevices,
     work: Work<'w>,
     a: &DenseOperand<'_, T>,
 ) -> PlanRequest<'w> {

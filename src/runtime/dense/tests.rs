@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 
-use crate::adapt::Resolved;
+use crate::adapt::ResolvedDevices;
 use crate::cost::{cpu_profile, emulated_profile, host_rates};
 use crate::error::Result;
 use crate::kernel::colmean::{self, Totals, block_rows};
@@ -32,7 +32,7 @@ fn runtime(devices: &str) -> Runtime {
 }
 
 /// Devices of equal speed, so that each gets a share. All of them can register memory.
-fn resolved(devices: &str) -> Resolved {
+fn resolved(devices: &str) -> ResolvedDevices {
     let spec = |name: &str| {
         let emulated = emulated_profile().unwrap();
         let mut profile =
@@ -46,7 +46,13 @@ fn resolved(devices: &str) -> Resolved {
         DeviceSpec::new(name, profile)
     };
     let devices = devices.split(',').map(spec).collect();
-    Resolved { devices, host: host_rates(2).unwrap(), cluster: None, refined: None, has_model: false }
+    ResolvedDevices {
+        devices,
+        host: host_rates(2).unwrap(),
+        cluster: None,
+        factors_path: None,
+        has_model: false,
+    }
 }
 
 /// Split number `split`: its number of chunks.

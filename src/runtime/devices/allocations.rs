@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use super::shared_device::SharedDevice;
+use super::open_device::OpenDevice;
 use crate::device::{Fault, Memory, Pinned};
 
 /// The memory of one product or vector on a device. It is freed when this is dropped.
 pub struct Allocations {
-    device: Arc<SharedDevice>,
+    device: Arc<OpenDevice>,
     /// Each with its size in bytes.
     memories: Vec<(Memory, u64)>,
 }
 
 impl Allocations {
     /// No memory yet.
-    pub fn on(device: &Arc<SharedDevice>) -> Self {
+    pub fn on(device: &Arc<OpenDevice>) -> Self {
         Self { device: device.clone(), memories: Vec::new() }
     }
 
@@ -26,7 +26,7 @@ impl Allocations {
     }
 
     /// The device.
-    pub fn device(&self) -> &Arc<SharedDevice> {
+    pub fn device(&self) -> &Arc<OpenDevice> {
         &self.device
     }
 

@@ -10,7 +10,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::open_device::OpenDevice;
+use super::locked_device::LockedDevice;
 use crate::cost::StoredForm;
 use crate::device::{Fault, FaultKind, Memory};
 use crate::matrix::ContentId;
@@ -76,7 +76,7 @@ impl State {
     /// Allocates memory. If there is too little, memory of products that do not run is evicted, except the layout numbered `kept`.
     pub(super) fn allocate(
         &mut self,
-        device: &mut OpenDevice,
+        device: &mut LockedDevice,
         bytes: u64,
         kept: Option<u64>,
     ) -> std::result::Result<Memory, Fault> {
@@ -93,7 +93,7 @@ impl State {
     }
 
     /// Frees the workspace, or else the least recently used layout. Returns whether there was one.
-    fn evict_one(&mut self, device: &mut OpenDevice, kept: Option<u64>) -> bool {
+    fn evict_one(&mut self, device: &mut LockedDevice, kept: Option<u64>) -> bool {
         if !device.ends_operations() {
             return false;
         }
@@ -151,7 +151,7 @@ impl DeviceMemory {
     /// Allocates memory that is not shared.
     pub fn allocate_private(
         &self,
-        device: &mut OpenDevice,
+        device: &mut LockedDevice,
         bytes: u64,
     ) -> std::result::Result<Memory, Fault> {
         let mut state = self.lock();

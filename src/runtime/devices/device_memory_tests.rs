@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::device_memory::LayoutKey;
 use super::memory_use::{HeldMemory, MemoryUse};
-use super::shared_device::SharedDevice;
+use super::open_device::OpenDevice;
 use crate::cost::StoredForm;
 use crate::device::{CudaOptions, EmulatedOptions};
 use crate::device::{Fault, FaultKind};
@@ -13,9 +13,9 @@ use crate::matrix::{ContentId, Csr};
 use crate::trace::Clock;
 use crate::work::{ChunkRows, XPlan};
 
-fn device(memory_bytes: u64) -> Arc<SharedDevice> {
+fn device(memory_bytes: u64) -> Arc<OpenDevice> {
     let options = EmulatedOptions { memory_bytes, ..EmulatedOptions::default() };
-    Arc::new(SharedDevice::open("emu:0", options, CudaOptions::default(), Clock::start()).unwrap())
+    Arc::new(OpenDevice::open("emu:0", options, CudaOptions::default(), Clock::start()).unwrap())
 }
 
 fn key(content: Option<ContentId>, rows: usize) -> Option<LayoutKey> {
@@ -28,7 +28,7 @@ fn held(memory_use: &MemoryUse, workspace_bytes: u64) -> std::result::Result<Hel
     memory_use.hold(&mut memory_use.device().lock(), workspace_bytes)
 }
 
-fn in_use(device: &SharedDevice) -> usize {
+fn in_use(device: &OpenDevice) -> usize {
     device.lock().device().resources_in_use()
 }
 

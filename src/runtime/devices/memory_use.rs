@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::device_memory::{Entry, LayoutKey};
+use super::locked_device::LockedDevice;
 use super::open_device::OpenDevice;
-use super::shared_device::SharedDevice;
 use crate::device::{Fault, FaultKind, Memory};
 
 /// Smallest workspace. Kernels without scratch memory get an empty range of it.
@@ -12,7 +12,7 @@ const MIN_WORKSPACE_BYTES: u64 = 256;
 
 /// The use of a device's shared memory by one product.
 pub struct MemoryUse {
-    device: Arc<SharedDevice>,
+    device: Arc<OpenDevice>,
     number: u64,
     /// The number of its layout; `None` if it has none.
     layout: Option<u64>,
@@ -33,7 +33,7 @@ pub struct HeldMemory {
 
 impl MemoryUse {
     /// A product on `device` with a layout of A, if it has one there. Nothing is allocated yet.
-    pub fn new(device: &Arc<SharedDevice>, layout: Option<LayoutKey>) -> Self {
+    pub fn new(device: &Arc<OpenDevice>, layout: Option<LayoutKey>) -> Self {
         let mut state = device.memory().lock();
         let layout = layout.map(|key| {
             let is_same = |entry: &&mut Entry| key.content.is_some() && entry.key == key;
@@ -53,7 +53,7 @@ impl MemoryUse {
     }
 
     /// The device.
-    pub fn device(&self) -> &Arc<SharedDevice> {
+    pub fn device(&self) -> &Arc<OpenDevice> {
         &self.device
     }
 
@@ -71,7 +71,7 @@ impl MemoryUse {
     /// Allocates what is not there. `device` is the locked device.
     pub fn hold(
         &self,
-        device: &mut OpenDevice,
+        device: &mut LockedDevice,
         workspace_bytes: u64,
     ) -> std::result::Result<HeldMemory, Fault> {
         let mut state = self.device.memory().lock();

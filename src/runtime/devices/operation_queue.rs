@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
 
-use super::any_device::AnyDevice;
+use super::boxed_device::BoxedDevice;
 use crate::device::completion::OperationOwner;
 use crate::device::{Completion, Device, Fault, FaultKind, Fence, Operation};
 use crate::graph::{Demand, DeviceId};
@@ -49,15 +49,16 @@ impl OperationRecord {
     }
 }
 
-/// What the queue knows of an operation in flight.
-pub(crate) struct InFlight {
+/// An operation as it is submitted: the owner of its fault, its name, its lane and its predicted time.
+pub struct Submission {
     owner: Arc<OperationOwner>,
     name: &'static str,
     lane: usize,
     predicted: Duration,
 }
 
-impl InFlight {
+impl Submission {
+    /// An operation that is predicted to take `predicted_s`.
     pub fn new(owner: &Arc<OperationOwner>, name: &'static str, lane: usize, predicted_s: f64) -> Self {
         Self { owner: owner.clone(), name, lane, predicted: predicted(predicted_s) }
     }
@@ -77,7 +78,7 @@ pub(crate) fn predicted(seconds: f64) -> Duration {
 pub(crate) struct OperationQueue {
     sender: Sender<Completion>,
     receiver: Receiver<Completion>,
-    in_flight: HashMap<Fence, InFlight>,
+    in_flight: HashMap<Fence, Submission>,
     on_lane: [usize; 3],
     /// For each lane the ended operations that its next operation must wait for.
     ended: [Vec<Fence>; 3],
@@ -115,9 +116,9 @@ impl OperationQueue {
     /// Submits an operation. It starts after `waits` and after the lane's earlier operations.
     pub fn submit(
         &mut self,
-        device: &mut AnyDevice,
+        device: &mut BoxedDevice,
         operation: Operation<'static>,
-        known: InFlight,
+        known: Submission,
         waits: &[Fence],
     ) -> Result<Fence, Fault> {
         let lane = known.lane;
@@ -158,7 +159,7 @@ impl OperationQueue {
     }
 
     /// Waits for an operation. Operations that are submitted later come after it.
-    pub fn wait(&mut self, device: &mut AnyDevice, fence: Fence) -> Result<(), Fault> {
+    pub fn wait(&mut self, device: &mut BoxedDevice, fence: Fence) -> Result<(), Fault> {
         while self.in_flight.contains_key(&fence) {
             self.receive()?;
         }
@@ -171,7 +172,7 @@ impl OperationQueue {
     }
 
     /// Waits for all operations.
-    pub fn drain(&mut self, device: &mut AnyDevice) -> Result<(), Fault> {
+    pub fn drain(&mut self, device: &mut BoxedDevice) -> Result<(), Fault> {
         while !self.in_flight.is_empty() {
             self.receive()?;
         }
@@ -181,7 +182,7 @@ impl OperationQueue {
     }
 
     /// All operations have ended.
-    fn mark_synchronized(&mut self, device: &mut AnyDevice) {
+    fn mark_synchronized(&mut self, device: &mut BoxedDevice) {
         Device::mark_synchronized(&mut **device);
         self.ended.iter_mut().for_each(Vec::clear);
     }
@@ -216,7 +217,7 @@ impl OperationQueue {
         match self.receiver.recv_timeout(timeout) {
             Ok(completion) => self.complete(completion),
             Err(_) => {
-                let mut hung: Vec<(Fence, InFlight)> = self.in_flight.drain().collect();
+                let mut hung: Vec<(Fence, Submission)> = self.in_flight.drain().collect();
                 hung.sort_unstable_by_key(|(fence, _)| *fence);
                 let names = hung.iter().map(|(_, operation)| operation.name.to_string());
                 self.fatal = Some(Fault::hang(names, timeout));
@@ -229,11 +230,11 @@ impl OperationQueue {
 
     /// How long to wait for the end of one of the operations in flight.
     fn timeout(&self) -> Duration {
-        self.in_flight.values().map(InFlight::timeout).max().unwrap_or_default()
+        self.in_flight.values().map(Submission::timeout).max().unwrap_or_default()
     }
 
     fn complete(&mut self, completion: Completion) {
-        let Some(InFlight { owner, lane, name, .. }) = self.in_flight.remove(&completion.fence) else {
+        let Some(Submission { owner, lane, name, .. }) = self.in_flight.remove(&completion.fence) else {
             return;
         };
         self.on_lane.iter_mut().skip(lane).take(1).for_each(|count| *count -= 1);
@@ -262,7 +263,7 @@ mod tests {
         assert_eq!(queue.timeout(), Duration::ZERO);
         let mut add = |fence, timeouts: Timeouts, predicted_s| {
             let owner = Arc::new(OperationOwner::new(timeouts));
-            queue.in_flight.insert(Fence(fence), InFlight::new(&owner, "product", COMPUTE, predicted_s));
+            queue.in_flight.insert(Fence(fence), Submission::new(&owner, "product", COMPUTE, predicted_s));
             queue.timeout()
         };
         let brief = Timeouts { watchdog: Duration::from_secs(2), message: None };

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use rayon::{Scope, ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
+use crate::device::completion::Timeouts;
 use crate::error::{Advice, Error, Result};
+use crate::exec::ExecOptions;
 use crate::machine::{Machine, bind_current_thread};
 
 /// One of this many hardware threads is spared for the threads that issue work to devices.
@@ -110,6 +112,15 @@ impl Pool {
     /// Whether a caller that waits keeps its hardware thread.
     pub fn caller_may_spin(&self) -> bool {
         self.threads() >= SPINNING_THREADS
+    }
+
+    /// How a graph is run whose host jobs are on this pool.
+    pub(crate) fn exec_options<'a>(
+        &self,
+        cancel: Option<&'a AtomicBool>,
+        timeouts: Timeouts,
+    ) -> ExecOptions<'a> {
+        ExecOptions { cancel, timeouts, may_poll: self.caller_may_spin() }
     }
 
     /// Runs `work` on this thread. Jobs that it spawns run on the pool and have finished when this returns.

@@ -12,7 +12,7 @@ use crate::device::{Fault, HostTransfer, Memory, MemoryRange, Operation, Pinned,
 use crate::error::{Error, Result};
 use crate::matrix::{MultiVectorView, Scalar};
 use crate::plan::{Chunk, Mode, Plan, Slots, XPlan, XRows};
-use crate::runtime::devices::{HeldMemory, MemoryUse, OpenDevice};
+use crate::runtime::devices::{HeldMemory, LockedDevice, MemoryUse};
 use crate::work::{HeldRows, XOrder};
 
 /// Alignment of the parts of the workspace, as of allocations.
@@ -174,7 +174,7 @@ impl Accelerator {
 
     /// Allocates the device memory that is not there. `device` is the device of this accelerator, locked; the memory is valid until it
     /// is unlocked.
-    pub fn hold(&self, device: &mut OpenDevice) -> std::result::Result<HeldMemory, Fault> {
+    pub fn hold(&self, device: &mut LockedDevice) -> std::result::Result<HeldMemory, Fault> {
         let memory = self.memory_use.hold(device, self.workspace_bytes)?;
         if (!memory.is_filled || self.slots.a_slots > 0) && self.staged.get().is_none() {
             let pinned = (0..self.slots.pinned_in_slots)

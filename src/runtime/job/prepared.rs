@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use super::check::Checks;
 use super::in_place::InPlacePlan;
-use super::opened::{Opened, OpenedPlan, registration_refused};
+use super::job_devices::{JobDevices, OpenedPlan, registration_refused};
 use super::registrations::{borrowed, borrowed_y, united};
 use super::{BorrowsA, Job};
 use crate::device::completion::Timeouts;
-use crate::device::{Description, Network, Registration};
+use crate::device::{Description, NetworkDevice, Registration};
 use crate::error::{Error, Result};
-use crate::exec::{Binder, Outcome};
+use crate::exec::{Binder, ExecOutcome};
 use crate::graph::DeviceId;
 use crate::matrix::{MultiVector, MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Plan, Remaining};
 use crate::runtime::Check;
 use crate::runtime::Runtime;
-use crate::runtime::devices::{Pool, SharedDevice};
+use crate::runtime::devices::{OpenDevice, Pool};
 use crate::runtime::run::{FaultReport, Planned, Round};
 use crate::trace::Clock;
 use crate::work::ChunkRows;
@@ -25,7 +25,7 @@ use crate::work::ChunkRows;
 /// A job ready to run. It owns its devices' memory and shares the pool and the open devices.
 pub struct Prepared<J: Job> {
     /// The open devices.
-    pub(in crate::internal::runtime) opened: Opened<J>,
+    pub(in crate::internal::runtime) opened: JobDevices<J>,
     /// The threads of the host.
     pub(in crate::internal::runtime) pool: Arc<Pool>,
     /// The job.
@@ -91,7 +91,7 @@ impl<J: Job> Prepared<J> {
     }
 
     /// Device number `index` of the plan; `None` for the host, and for a device that failed before the first product.
-    pub fn device(&self, index: usize) -> Option<&Arc<SharedDevice>> {
+    pub fn device(&self, index: usize) -> Option<&Arc<OpenDevice>> {
         self.opened.devices.alive.get(index).filter(|alive| **alive)?;
         self.opened.devices.device(DeviceId(index as u32))
     }
@@ -101,9 +101,10 @@ impl<J: Job> Prepared<J> {
         &self,
         planned: &Planned,
         binder: &mut (dyn Binder<'scope> + Send),
-        network: Option<&mut Network>,
-    ) -> Result<Outcome> {
-        self.lock_with_a()?.run(&self.pool, planned, binder, network, None, self.timeouts)
+        network: Option<&mut NetworkDevice>,
+    ) -> Result<ExecOutcome> {
+        let options = self.pool.exec_options(None, self.timeouts);
+        self.lock_with_a()?.run(&self.pool, planned, binder, network, &options)
     }
 
     /// The clock of all reported times.

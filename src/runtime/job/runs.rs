@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::kernel::check::Method;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 use crate::plan::Remaining;
-use crate::runtime::devices::OpenDevice;
+use crate::runtime::devices::LockedDevice;
 use crate::runtime::run::{Planned, Recovery, Round, RunReport};
 
 impl<J: Job> Prepared<J> {
@@ -173,7 +173,7 @@ impl<J: Job> Prepared<J> {
                 if !failed.is_empty() {
                     for (device, fault) in failed {
                         if fault.closes_device() {
-                            locked.device(device).into_iter().for_each(OpenDevice::close);
+                            locked.device(device).into_iter().for_each(LockedDevice::close);
                         }
                         recovery.record_refused_memory(rounds.len(), &planned, device, fault)?;
                     }
@@ -192,7 +192,8 @@ impl<J: Job> Prepared<J> {
                     outputs: &outputs,
                 };
                 let mut binder = JobBinder { shared: &shared, planned: &planned };
-                let outcome = locked.run(pool, &planned, &mut binder, None, cancel, *timeouts)?;
+                let options = pool.exec_options(cancel, *timeouts);
+                let outcome = locked.run(pool, &planned, &mut binder, None, &options)?;
                 let round = Round { planned: planned.clone(), outcome };
                 let (complete, cancelled) = (round.outcome.is_complete(), round.outcome.cancelled);
                 let recorded = recovery.record_round(rounds.len(), &round);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Job;
 use super::binder::{JobBinder, Shared};
-use super::opened::Opened;
+use super::job_devices::JobDevices;
 use super::outputs::Outputs;
 use super::prepared::Prepared;
 use super::scaling::Scaling;
@@ -14,13 +14,13 @@ use crate::error::Result;
 use crate::graph::DeviceId;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 use crate::plan::Remaining;
-use crate::runtime::devices::{OpenDevice, Pool};
+use crate::runtime::devices::{LockedDevice, Pool};
 use crate::runtime::run::{FaultReport, LockedDevices, Planned, Recovery, Round};
 
 /// A job and its devices.
 pub struct Uploading<'p, J: Job> {
     pub job: &'p J,
-    pub opened: &'p Opened<J>,
+    pub opened: &'p JobDevices<J>,
     pub pool: &'p Pool,
     pub timeouts: Timeouts,
 }
@@ -46,7 +46,8 @@ impl<J: Job> Uploading<'_, J> {
                 outputs: &outputs,
             };
             let mut binder = JobBinder { shared: &shared, planned: &planned };
-            let outcome = locked.run(pool, &planned, &mut binder, None, None, timeouts)?;
+            let options = pool.exec_options(None, timeouts);
+            let outcome = locked.run(pool, &planned, &mut binder, None, &options)?;
             let round = Round { planned: planned.clone(), outcome };
             Recovery::new(plan, &opened.devices.alive).end_process_if_hung(&round, scope);
             Ok(round)
@@ -63,7 +64,7 @@ impl<J: Job> Uploading<'_, J> {
             if let Some(accelerator) = accelerator.as_ref().filter(|_| is_copied) {
                 accelerator.memory_use().mark_filled();
                 // Operations that are queued from now on come after the copies. A fault is that of the next operation, too.
-                let _ = locked.device(DeviceId(index as u32)).map(OpenDevice::drain);
+                let _ = locked.device(DeviceId(index as u32)).map(LockedDevice::drain);
             }
         }
         Ok(round)

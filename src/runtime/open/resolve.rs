@@ -3,12 +3,12 @@
 use std::cell::LazyCell;
 use std::path::PathBuf;
 
-use super::device_bank::DeviceOptions;
 use super::device_list::{DeviceWord, Devices};
-use crate::adapt::Resolved;
+use super::runtime_devices::DeviceOptions;
+use crate::adapt::ResolvedDevices;
 use crate::cost::{
-    CardFacts, Cluster, HostRates, Model, Preset, Profile, Refined, card_profile, cpu_profile,
-    emulated_profile, host_rates, preset_on, rank_count, ranks_of_host,
+    CardFacts, HostRates, LearnedFactors, Model, Preset, Profile, SimulatedCluster, card_profile,
+    cpu_profile, emulated_profile, host_rates, preset_on, rank_count, ranks_of_host,
 };
 use crate::device::cuda::{card_facts, nvrtc_is_installed};
 use crate::error::Result;
@@ -37,7 +37,7 @@ pub(crate) struct Resolving<'a> {
 
 impl Resolving<'_> {
     /// The CPU alone, without a look at the CUDA driver.
-    pub fn cpu(&self) -> Result<Resolved> {
+    pub fn cpu(&self) -> Result<ResolvedDevices> {
         let required = *self.devices != Devices::Auto;
         let memory_limit_bytes = self.memory_limit_bytes;
         let profile = cpu_profile(self.threads, self.host_memory_bytes)?;
@@ -48,7 +48,7 @@ impl Resolving<'_> {
     }
 
     /// The CPU and the GPUs that the system lists, without starting the CUDA driver: how much of their memory is free is not known.
-    pub fn listed(&self, gpus: &[Gpu]) -> Result<Resolved> {
+    pub fn listed(&self, gpus: &[Gpu]) -> Result<ResolvedDevices> {
         let (required, memory_limit_bytes) = (false, self.memory_limit_bytes);
         let cpu = cpu_profile(self.threads, self.host_memory_bytes)?;
         let mut devices = vec![DeviceSpec {
@@ -72,7 +72,7 @@ impl Resolving<'_> {
     }
 
     /// All devices of the list. Opens the CUDA driver if cards are among them.
-    pub fn all(&self) -> Result<Resolved> {
+    pub fn all(&self) -> Result<ResolvedDevices> {
         let cuda = self.devices.cuda()?;
         let required = *self.devices != Devices::Auto;
         let memory_limit_bytes = self.memory_limit_bytes;
@@ -108,7 +108,7 @@ impl Resolving<'_> {
                     for Preset { gpus, cluster, .. } in of_word {
                         let named = |(index, gpu): (usize, &Profile)| {
                             let of_machine = match cluster {
-                                Some(Cluster { gpus_per_node: per_node @ 1.., .. }) => {
+                                Some(SimulatedCluster { gpus_per_node: per_node @ 1.., .. }) => {
                                     let per_node = *per_node as usize;
                                     format!("{}.{}", index / per_node, index % per_node)
                                 }
@@ -134,15 +134,15 @@ impl Resolving<'_> {
     }
 
     /// The devices with the cost model of this machine and the factors that runs learned.
-    fn corrected(&self, mut devices: Vec<DeviceSpec>, presets: &[Preset]) -> Result<Resolved> {
+    fn corrected(&self, mut devices: Vec<DeviceSpec>, presets: &[Preset]) -> Result<ResolvedDevices> {
         let known = self.model.filter(|_| presets.is_empty());
-        let refined = known.filter(|_| self.refine).map(|(path, _)| Refined::beside(path));
+        let factors_path = known.filter(|_| self.refine).map(|(path, _)| LearnedFactors::beside(path));
         for device in &mut devices {
             if let Some((_, model)) = known {
                 model.apply(&mut device.profile, self.threads as u32);
             }
-            if let Some(path) = &refined {
-                Refined::load(path).apply(&mut device.profile, self.threads as u32);
+            if let Some(path) = &factors_path {
+                LearnedFactors::load(path).apply(&mut device.profile, self.threads as u32);
             }
         }
         let measured = known.and_then(|(_, model)| model.host.clone());
@@ -158,9 +158,9 @@ impl Resolving<'_> {
         };
         let cluster = presets.iter().find_map(|machine| machine.cluster.clone());
         // The rates of ranks are those of the modelled host.
-        let are_ranks = cluster.as_ref().is_some_and(Cluster::has_cpu_ranks);
+        let are_ranks = cluster.as_ref().is_some_and(SimulatedCluster::has_cpu_ranks);
         let has_model = known.is_some() || are_ranks && self.model.is_some();
-        Ok(Resolved { devices, host, cluster, refined, has_model })
+        Ok(ResolvedDevices { devices, host, cluster, factors_path, has_model })
     }
 
     /// The simulated machines of the list.
@@ -173,7 +173,7 @@ impl Resolving<'_> {
         let preset = |(machine, network): (&String, _)| match rank_count(machine) {
             None => preset_on(machine, network),
             Some(ranks) => {
-                let Resolved { devices, host, .. } = self.modelled_host().cpu()?;
+                let ResolvedDevices { devices, host, .. } = self.modelled_host().cpu()?;
                 let cpu = devices.first().map_or_else(
                     || cpu_profile(self.threads, self.host_memory_bytes),
                     |cpu| Ok(cpu.profile.clone()),

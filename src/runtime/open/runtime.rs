@@ -4,19 +4,19 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use super::device_bank::{DeviceBank, RecordedRound};
 use super::device_list::{DeviceWord, Devices};
 use super::resolve::{Resolving, device_options};
-use crate::adapt::Resolved;
-use crate::cost::{Model, Refined};
+use super::runtime_devices::{RecordedRound, RuntimeDevices};
+use crate::adapt::ResolvedDevices;
+use crate::cost::{LearnedFactors, Model};
 use crate::device::{Description, Reports};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::slow_build;
 use crate::machine::{Machine, may_have_nvidia_gpu};
 use crate::matrix::ContentId;
 use crate::plan::{Plan, PlanRequest, ResidentLayout};
-use crate::runtime::devices::{AnyDevice, Pool, SharedDevice, open_device};
-use crate::runtime::run::{OpenDevices, Round, Timeline, add_records};
+use crate::runtime::devices::{BoxedDevice, OpenDevice, Pool, open_device};
+use crate::runtime::run::{PlanDevices, Round, Timeline, add_records};
 use crate::runtime::{ProductOptions, Transfer};
 use crate::trace::{Clock, Trace};
 use crate::work::Work;
@@ -33,7 +33,7 @@ struct Inner {
     machine: Machine,
     pool: Arc<Pool>,
     devices: Devices,
-    bank: Arc<DeviceBank>,
+    open: Arc<RuntimeDevices>,
     model: Option<(PathBuf, Model)>,
     refine: bool,
     /// Probes the CUDA cards of `auto` while products already run on the CPU.
@@ -124,7 +124,7 @@ impl RuntimeBuilder {
             }
         };
         let clock = self.clock.unwrap_or_else(Clock::start);
-        let bank = Arc::new(DeviceBank::new(clock));
+        let open = Arc::new(RuntimeDevices::new(clock));
         devices.check_options()?;
         // A missing GPU is an error now, not after the matrix was read. Starting the driver takes longer and waits.
         if devices.has_cuda() && !may_have_nvidia_gpu() {
@@ -137,7 +137,7 @@ impl RuntimeBuilder {
         }
         let (probe_thread, probe_result) = (Mutex::new(None), Arc::default());
         let inner =
-            Inner { machine, pool, devices, bank, model, refine: self.refine, probe_thread, probe_result };
+            Inner { machine, pool, devices, open, model, refine: self.refine, probe_thread, probe_result };
         Ok(Runtime { inner: Arc::new(inner) })
     }
 }
@@ -177,7 +177,7 @@ impl Runtime {
     /// The clock of all reported times.
     #[doc(hidden)]
     pub fn clock(&self) -> Clock {
-        self.inner.bank.clock()
+        self.inner.open.clock()
     }
 
     /// The devices, as they were named.
@@ -200,29 +200,29 @@ impl Runtime {
 
     /// The file of factors that products learn; `None` where none are kept.
     #[doc(hidden)]
-    pub fn refined_path(&self) -> Option<PathBuf> {
+    pub fn factors_path(&self) -> Option<PathBuf> {
         let simulated = |word: &DeviceWord| matches!(word, DeviceWord::Simulated { .. });
         let is_simulated = matches!(&self.inner.devices, Devices::List(words) if words.iter().any(simulated));
         let model = self.inner.model.as_ref().filter(|_| self.inner.refine && !is_simulated);
-        model.map(|(path, _)| Refined::beside(path))
+        model.map(|(path, _)| LearnedFactors::beside(path))
     }
 
     /// The device named `name`, which is opened unless it is open.
-    pub(crate) fn device(&self, name: &str) -> Result<Arc<SharedDevice>> {
-        self.inner.bank.get(name, &device_options(&self.inner.devices)?)
+    pub(crate) fn device(&self, name: &str) -> Result<Arc<OpenDevice>> {
+        self.inner.open.get(name, &device_options(&self.inner.devices)?)
     }
 
     /// The devices of `plan`, of which every one is opened that is not open.
-    pub(crate) fn open_devices(&self, plan: &Plan) -> Result<OpenDevices> {
+    pub(crate) fn open_devices(&self, plan: &Plan) -> Result<PlanDevices> {
         let devices = plan.devices.iter().skip(1).map(|device| self.device(&device.name));
-        Ok(OpenDevices::new(self.clock(), devices.collect::<Result<_>>()?))
+        Ok(PlanDevices::new(self.clock(), devices.collect::<Result<_>>()?))
     }
 
     /// The layouts of a matrix that devices have, the most recently used first on each. `own` has the number of a layout once for each
     /// product whose use does not count.
     pub(crate) fn layouts_of(&self, content: Option<ContentId>, own: &[u64]) -> Vec<ResidentLayout> {
         let Some(content) = content else { return Vec::new() };
-        let open = self.inner.bank.all_open();
+        let open = self.inner.open.all_open();
         open.iter().flat_map(|(name, device)| device.memory().layouts_of(content, name, own)).collect()
     }
 
@@ -247,10 +247,10 @@ impl Runtime {
 
     /// The profiles of all devices. Opens the CUDA driver if cards may be among them.
     #[doc(hidden)]
-    pub fn resolve(&self, options: &ProductOptions) -> Result<Resolved> {
+    pub fn resolve(&self, options: &ProductOptions) -> Result<ResolvedDevices> {
         let mut resolved = self.resolving(options).all()?;
         forbid_registering(&mut resolved, options);
-        let open = self.inner.bank.all_open();
+        let open = self.inner.open.all_open();
         for device in &mut resolved.devices {
             let Some((_, of)) = open.iter().find(|(name, _)| *name == device.name) else { continue };
             match device.name.starts_with("cuda:") {
@@ -264,14 +264,14 @@ impl Runtime {
 
     /// Opens a device of the runtime a second time, apart from the one that its products use; it reports to `reports`.
     #[doc(hidden)]
-    pub fn open_apart(&self, name: &str, reports: Reports) -> Result<AnyDevice> {
+    pub fn open_apart(&self, name: &str, reports: Reports) -> Result<BoxedDevice> {
         let options = device_options(&self.inner.devices)?;
         let (emulated, cuda) = (options.emulated_of(name), options.cuda_of(name));
-        open_device(name, emulated, cuda, self.inner.bank.clock(), reports)
+        open_device(name, emulated, cuda, self.inner.open.clock(), reports)
     }
 
     /// The profile of the CPU, without a look at other devices.
-    pub(crate) fn resolve_cpu(&self, options: &ProductOptions) -> Result<Resolved> {
+    pub(crate) fn resolve_cpu(&self, options: &ProductOptions) -> Result<ResolvedDevices> {
         self.resolving(options).cpu()
     }
 
@@ -291,7 +291,7 @@ impl Runtime {
     pub fn request<'w>(
         &self,
         options: &ProductOptions,
-        resolved: &Resolved,
+        resolved: &ResolvedDevices,
         work: Work<'w>,
         uses: u64,
     ) -> PlanRequest<'w> {
@@ -300,27 +300,27 @@ impl Runtime {
 
     /// Records operations on [`Vectors`](crate::runtime::Vectors) from now on, for [`Self::add_operations`].
     pub fn start_recording(&self) {
-        self.inner.bank.start_recording();
+        self.inner.open.start_recording();
     }
 
     /// Whether operations are recorded.
     pub(crate) fn is_recording(&self) -> bool {
-        self.inner.bank.is_recording()
+        self.inner.open.is_recording()
     }
 
     /// Keeps a product on vectors that ran as a graph.
     pub(crate) fn record_round(&self, plan: &Arc<Plan>, descriptions: &Arc<[Description]>, round: &Round) {
         let (plan, descriptions, round) = (plan.clone(), descriptions.clone(), round.clone());
-        self.inner.bank.record_round(RecordedRound { plan, descriptions, round });
+        self.inner.open.record_round(RecordedRound { plan, descriptions, round });
     }
 
     /// Adds the recorded operations on vectors to a trace: products, row-wise operations, sums, and the exchange of rows, on the
     /// lanes of their devices. An arrow leads from every copy of exchanged rows to the operation that uses them.
     pub fn add_operations(&self, trace: &mut Trace) {
-        for RecordedRound { plan, descriptions, round } in self.inner.bank.take_rounds() {
+        for RecordedRound { plan, descriptions, round } in self.inner.open.take_rounds() {
             Timeline::new(trace, &plan, &descriptions).add_round(trace, &round, None);
         }
-        for (device, records) in self.inner.bank.take_records() {
+        for (device, records) in self.inner.open.take_records() {
             add_records(trace, &device, &records);
         }
     }
@@ -335,11 +335,11 @@ impl Runtime {
             let _ = self.inner.probe_result.set(Some("this machine has no NVIDIA GPU".into()));
             return;
         }
-        let Inner { devices, bank, probe_result, .. } = &*self.inner;
-        let (devices, bank, probe_result) = (devices.clone(), bank.clone(), probe_result.clone());
+        let Inner { devices, open, probe_result, .. } = &*self.inner;
+        let (devices, open, probe_result) = (devices.clone(), open.clone(), probe_result.clone());
         let thread = std::thread::Builder::new().name("open GPUs".into());
         let spawned = thread.spawn(move || {
-            let failed = open_cards(&devices, &bank).err().map(|error| error.message());
+            let failed = open_cards(&devices, &open).err().map(|error| error.message());
             let _ = probe_result.set(failed);
         });
         match spawned {
@@ -355,7 +355,7 @@ impl Runtime {
     }
 
     /// The profiles of the CPU and of the GPUs that the system lists, without starting the CUDA driver.
-    pub(crate) fn resolve_listed(&self, options: &ProductOptions) -> Result<Resolved> {
+    pub(crate) fn resolve_listed(&self, options: &ProductOptions) -> Result<ResolvedDevices> {
         self.resolving(options).listed(&self.inner.machine.gpus)
     }
 
@@ -370,17 +370,17 @@ impl Runtime {
     }
 }
 
-fn open_cards(devices: &Devices, bank: &DeviceBank) -> Result<()> {
+fn open_cards(devices: &Devices, open: &RuntimeDevices) -> Result<()> {
     let cuda = devices.cuda()?;
     if cuda.is_empty() {
         return Err(Error::device("cuda", "the driver lists no GPU"));
     }
     let options = device_options(devices)?;
-    cuda.iter().try_for_each(|device| bank.get(&device.name, &options).map(drop))
+    cuda.iter().try_for_each(|device| open.get(&device.name, &options).map(drop))
 }
 
 /// Removes the rate of registering memory where the options ask for staging.
-fn forbid_registering(resolved: &mut Resolved, options: &ProductOptions) {
+fn forbid_registering(resolved: &mut ResolvedDevices, options: &ProductOptions) {
     if options.transfer == Transfer::Staged {
         let links = resolved.devices.iter_mut().filter_map(|device| device.profile.link.as_mut());
         links.for_each(|link| link.register_s_per_gb = None);

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::adapt::Resolved;
+use crate::adapt::ResolvedDevices;
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
-use crate::plan::{Mode, Plan};
+use crate::plan::Plan;
+use crate::runtime::options::option_setters;
 use crate::runtime::spmm::Matrix;
 use crate::runtime::vectors::RankLists;
-use crate::runtime::{Check, ProductOptions, Runtime, Transfer};
+use crate::runtime::{ProductOptions, Runtime};
 use crate::work::spmm::Features;
 
 /// Builds a [`Product`](super::Product).
@@ -17,7 +18,7 @@ pub struct ProductBuilder<'a, T: Kernels> {
     pub(super) matrix: Matrix<'a, T>,
     pub(super) k: usize,
     pub(super) options: ProductOptions,
-    pub(super) resolved: Option<Resolved>,
+    pub(super) resolved: Option<ResolvedDevices>,
     pub(super) features: Option<Features>,
     pub(super) plan: Option<Plan>,
     pub(super) ranks: Option<Arc<RankLists>>,
@@ -36,31 +37,12 @@ impl<'a, T: Kernels> ProductBuilder<'a, T> {
         Self { runtime, matrix, k: 1, options, resolved, features, plan, ranks: None }
     }
 
+    option_setters!();
+
     /// Columns of X and Y; 1 without it.
     #[must_use]
     pub fn columns(mut self, k: usize) -> Self {
         self.k = k;
-        self
-    }
-
-    /// How many products will be computed. Without it the product adapts as they come.
-    #[must_use]
-    pub fn uses(mut self, uses: u64) -> Self {
-        self.options.uses = Some(uses);
-        self
-    }
-
-    /// Whether Y has the same bytes for any devices, chunks and threads.
-    #[must_use]
-    pub fn reproducible(mut self, reproducible: bool) -> Self {
-        self.options.reproducible = reproducible;
-        self
-    }
-
-    /// Upper limit of the memory use of each GPU, in bytes.
-    #[must_use]
-    pub fn memory_limit(mut self, bytes: u64) -> Self {
-        self.options.memory_limit_bytes = Some(bytes);
         self
     }
 
@@ -70,54 +52,10 @@ impl<'a, T: Kernels> ProductBuilder<'a, T> {
         Ok(self)
     }
 
-    /// How A gets to GPUs.
-    #[must_use]
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.options.mode = Some(mode);
-        self
-    }
-
-    /// The share of the product that the CPU computes, from 0 to 1.
-    #[must_use]
-    pub fn cpu_share(mut self, share: f64) -> Self {
-        self.options.cpu_share = Some(share);
-        self
-    }
-
-    /// How A, X and Y are copied to GPUs.
-    #[must_use]
-    pub fn transfer(mut self, transfer: Transfer) -> Self {
-        self.options.transfer = transfer;
-        self
-    }
-
-    /// Which products are checked: Y is compared with A X, and wrong chunks are computed again. The first of every plan without this.
-    #[must_use]
-    pub fn check(mut self, check: Check) -> Self {
-        self.options.check = check;
-        self
-    }
-
     /// Whether the product changes its plan after measured products; it does without this.
     #[must_use]
     pub fn adaptive(mut self, adaptive: bool) -> Self {
         self.options.fixed = !adaptive;
-        self
-    }
-
-    /// All options at once.
-    #[must_use]
-    #[doc(hidden)]
-    pub fn options(mut self, options: ProductOptions) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// The devices with corrected profiles, such as after tuning.
-    #[must_use]
-    #[doc(hidden)]
-    pub fn resolved(mut self, resolved: Resolved) -> Self {
-        self.resolved = Some(resolved);
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::adapt::Resolved;
+use crate::adapt::ResolvedDevices;
 use crate::cost::{emulated_profile, host_rates};
 use crate::device::emulated::registered::is_registered;
 use crate::kernel::reference;
@@ -27,8 +27,13 @@ fn copying_in_place<'a>(
         required: true,
     };
     let devices = names.iter().map(spec).collect();
-    let resolved =
-        Resolved { devices, host: host_rates(2).unwrap(), cluster: None, refined: None, has_model: false };
+    let resolved = ResolvedDevices {
+        devices,
+        host: host_rates(2).unwrap(),
+        cluster: None,
+        factors_path: None,
+        has_model: false,
+    };
     let options = ProductOptions {
         mode: Some(mode),
         // One for each of two devices, so that neither takes rows of the other.

@@ -1,13 +1,13 @@
 //! One run of a planned graph: on the open devices of a plan or in virtual time, its report, and its spans in a trace.
 
-mod open_devices;
+mod plan_devices;
 mod planned;
 mod recovery;
 mod report;
 mod simulate;
 mod timeline;
 
-pub use open_devices::{LockedDevices, OpenDevices};
+pub use plan_devices::{LockedDevices, PlanDevices};
 pub use planned::Planned;
 pub use recovery::Recovery;
 pub use report::{Computed, FaultReport, Round, RunReport};

@@ -1,7 +1,7 @@
 //! A plan's graph, ready to run: validated, with its schedule and each strand's device.
 
 use crate::error::{Error, Result};
-use crate::exec::Schedule;
+use crate::exec::TaskSchedule;
 use crate::graph::{DeviceId, Graph, StrandId, Task, TaskId};
 use crate::plan::{Item, PlannedGraph, Pools, XPlan};
 
@@ -9,7 +9,7 @@ use crate::plan::{Item, PlannedGraph, Pools, XPlan};
 pub struct Planned {
     planned: PlannedGraph,
     /// Its schedule.
-    pub schedule: Schedule,
+    pub schedule: TaskSchedule,
     /// For each strand its accelerator, or the host if it uses none.
     strand_devices: Vec<DeviceId>,
     /// For each strand its item: X, a chunk or a split row.
@@ -23,7 +23,7 @@ impl Planned {
         graph
             .validate()
             .map_err(|unsound| Error::Internal(format!("the plan's graph is invalid: {unsound}")))?;
-        let schedule = Schedule::new(graph)?;
+        let schedule = TaskSchedule::new(graph)?;
         let mut strand_devices = vec![DeviceId::HOST; graph.strands().len()];
         let mut strand_items = vec![None; graph.strands().len()];
         for task in graph.tasks() {

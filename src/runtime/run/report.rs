@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::planned::Planned;
 use crate::adapt::{DeviceObservation, Observation};
-use crate::exec::Outcome;
+use crate::exec::ExecOutcome;
 use crate::graph::{DeviceId, TaskKind};
 use crate::plan::Item;
 
@@ -14,7 +14,7 @@ pub struct Round {
     /// The graph.
     pub planned: Arc<Planned>,
     /// Its outcome.
-    pub outcome: Outcome,
+    pub outcome: ExecOutcome,
 }
 
 /// A fault from which the run recovered: the result is correct.

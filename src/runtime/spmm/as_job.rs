@@ -131,7 +131,7 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
         y: MultiVectorViewMut<'_, T>,
     ) -> Result<()> {
         self.with_host_product(chunk, |product| {
-            product.run_scaled(self.rows(chunk)?, scaling.alpha, x, scaling.beta, y, None).map(drop)
+            product.run_scaled(self.rows(chunk)?, rounded(scaling.alpha, scaling.beta), x, y, None).map(drop)
         })
     }
 
@@ -151,8 +151,7 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
         let factors = rounded(scaling.alpha, scaling.beta);
         let run = |y: MultiVectorViewMut<'_, T>, observer: &dyn RowsObserver<T>| {
             self.with_host_product(0, |kernel| {
-                let (alpha, beta) = (scaling.alpha, scaling.beta);
-                kernel.run_scaled(self.rows(0)?, alpha, x, beta, y, Some(observer))
+                kernel.run_scaled(self.rows(0)?, factors, x, y, Some(observer))
             })
         };
         let applied = |y| Applied { scaling: factors, x, old, y };

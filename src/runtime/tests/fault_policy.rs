@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::matrix::{Csr, MultiVector};
-use crate::runtime::devices::SharedDevice;
+use crate::runtime::devices::OpenDevice;
 use crate::runtime::{Check, Product, ProductOptions, Runtime, Vectors};
 
 const K: usize = 3;
@@ -41,7 +41,7 @@ fn used([x, y]: &mut [Vectors<f64>; 2]) -> Result<Vec<f64>> {
     y.dot(x)
 }
 
-fn device(runtime: &Runtime) -> Arc<SharedDevice> {
+fn device(runtime: &Runtime) -> Arc<OpenDevice> {
     runtime.device("emu:0").unwrap()
 }
 

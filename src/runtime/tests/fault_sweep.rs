@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::adapt::Resolved;
+use crate::adapt::ResolvedDevices;
 use crate::cost::{cpu_profile, emulated_profile, host_rates};
 use crate::device::injected_panic::JOBS_LEFT;
 use crate::error::{Error, Result};
@@ -16,7 +16,7 @@ use crate::kernel::{KernelId, gemm, reference};
 use crate::machine::Machine;
 use crate::matrix::{MultiVector, generate};
 use crate::plan::{DeviceSpec, Mode};
-use crate::runtime::devices::SharedDevice;
+use crate::runtime::devices::OpenDevice;
 use crate::runtime::{FaultReport, Pool, ProductOptions, Runtime, Transfer};
 
 const K: usize = 2;
@@ -46,7 +46,7 @@ const WAYS: [(Mode, bool); 6] = [
 ];
 
 /// Builds a small job with these devices and options, runs it [`RUNS`] times and asserts its results. Returns the faults.
-type Jobs = Box<dyn Fn(&Runtime, Resolved, ProductOptions) -> Result<Vec<FaultReport>>>;
+type Jobs = Box<dyn Fn(&Runtime, ResolvedDevices, ProductOptions) -> Result<Vec<FaultReport>>>;
 
 struct Sweep {
     pool: Arc<Pool>,
@@ -127,7 +127,7 @@ impl Sweep {
             .open()
             .unwrap();
         // Kept, because a closed device is opened anew when it is asked for again.
-        let opened: Vec<Arc<SharedDevice>> =
+        let opened: Vec<Arc<OpenDevice>> =
             names(devices).filter(|name| *name != "cpu").map(|name| runtime.device(name).unwrap()).collect();
         let begin = Instant::now();
         let result = self.run(&runtime, devices, mode, in_place);
@@ -174,8 +174,13 @@ impl Sweep {
             ..ProductOptions::default()
         };
         let devices = specs.collect::<Result<_>>()?;
-        let resolved =
-            Resolved { devices, host: host_rates(2)?, cluster: None, refined: None, has_model: false };
+        let resolved = ResolvedDevices {
+            devices,
+            host: host_rates(2)?,
+            cluster: None,
+            factors_path: None,
+            has_model: false,
+        };
         (self.jobs)(runtime, resolved, options)
     }
 }

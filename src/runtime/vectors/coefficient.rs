@@ -4,7 +4,7 @@ use std::ops::{Div, Mul, Neg};
 
 use super::Vectors;
 use super::errors::scalars_lost;
-use super::layout::Part;
+use super::row_distribution::Part;
 use super::scalars::Scalars;
 use crate::device::{DeviceFactor, MemoryRange};
 use crate::error::Result;
@@ -98,7 +98,7 @@ impl<T: Kernels> Factors<T> {
         if given().next().is_none() || y.machine().is_some() {
             return Ok(Self::Number(number));
         }
-        let part = y.only_owner().and_then(|index| y.layout.parts.get(index));
+        let part = y.only_owner().and_then(|index| y.distribution.parts.get(index));
         let device = part.and_then(Part::device);
         let on_device = |scalars: &Scalars<T>| device.and_then(|device| scalars.on_device(device));
         if let Some(part) = part

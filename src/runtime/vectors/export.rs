@@ -23,8 +23,8 @@ impl<T: Kernels> Vectors<T> {
     /// The memory of the only owner of the rows; `None` if several devices own them.
     #[doc(hidden)]
     pub fn memory_place(&self) -> Option<MemoryPlace> {
-        match &self.layout.parts[..] {
-            _ if self.layout.ranks.is_some() || self.machine().is_some() => None,
+        match &self.distribution.parts[..] {
+            _ if self.distribution.ranks.is_some() || self.machine().is_some() => None,
             [part] => match part.device() {
                 Some(device) => device.lock().device().place(),
                 None => Some(MemoryPlace::Host),
@@ -40,7 +40,7 @@ impl<T: Kernels> Vectors<T> {
     #[doc(hidden)]
     pub fn export(&mut self) -> Result<ExportedRows> {
         let Some(place) = self.memory_place() else {
-            return Err(Error::usage(match &self.layout.parts[..] {
+            return Err(Error::usage(match &self.distribution.parts[..] {
                 [part] => format!(
                     "the rows are in a context of {0} that other libraries cannot use; open {0}?context=primary",
                     part.name

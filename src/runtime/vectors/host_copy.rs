@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::layout::Layout;
+use super::row_distribution::RowDistribution;
 use crate::error::Result;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::rows;
@@ -31,9 +31,14 @@ impl<T: Kernels> HostCopy<T> {
         Ok(Some(restored))
     }
 
-    /// Stores new values of the rows from `first` on, in the rayon pool of the caller. Rows have the numbers of `layout`.
-    pub fn store(&mut self, layout: &Layout, first: usize, x: MultiVectorView<'_, T>) -> Result<()> {
-        let (own, shape) = (layout.own(), (layout.rows as usize, x.k()));
+    /// Stores new values of the rows from `first` on, in the rayon pool of the caller. Rows have the numbers of `distribution`.
+    pub fn store(
+        &mut self,
+        distribution: &RowDistribution,
+        first: usize,
+        x: MultiVectorView<'_, T>,
+    ) -> Result<()> {
+        let (own, shape) = (distribution.own(), (distribution.rows as usize, x.k()));
         let is_whole = x.rows() as u64 == own.end - own.start;
         let mut copy = match std::mem::replace(self, Self::Nothing) {
             Self::Rows(copy) => copy,

@@ -12,12 +12,12 @@ mod exchange;
 mod export;
 mod graph;
 mod host_copy;
-mod layout;
 mod operand;
 mod operations;
 mod owners;
 mod product;
 mod ranks;
+mod row_distribution;
 mod scalars;
 mod simulated;
 mod simulated_machine;
@@ -29,12 +29,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 pub use coefficient::Coefficient;
 pub use export::ExportedRows;
 use host_copy::HostCopy;
-use layout::{Layout, Part};
 pub use operand::{Input, InputOperand, Output, OutputOperand, PageLocked};
 pub(in crate::internal::runtime) use operand::{host_input, host_output};
 pub(in crate::internal::runtime) use product::VectorProduct;
 pub use ranks::MessagesOfDevices;
 pub(in crate::internal::runtime) use ranks::{RankLists, Span};
+use row_distribution::{Part, RowDistribution};
 pub use scalars::Scalars;
 pub use simulated::{SimulatedVectors, TimeParts};
 use simulated_machine::SimulatedMachine;
@@ -50,7 +50,7 @@ use crate::work::pitch_bytes;
 
 /// A multivector whose rows stay on the devices of a product; [`Product::vectors`](crate::runtime::Product::vectors).
 pub struct Vectors<T: Kernels> {
-    layout: Arc<Layout>,
+    distribution: Arc<RowDistribution>,
     pool: Arc<Pool>,
     k: usize,
     /// Distance between rows on devices, in elements.
@@ -96,12 +96,12 @@ pub(crate) struct DevicePart<T: Kernels> {
 
 impl<T: Kernels> Vectors<T> {
     /// A multivector of zeros.
-    pub(super) fn zeros(layout: &Arc<Layout>, pool: &Arc<Pool>, k: usize) -> Result<Self> {
+    pub(super) fn zeros(distribution: &Arc<RowDistribution>, pool: &Arc<Pool>, k: usize) -> Result<Self> {
         let value_bytes = size_of::<T>() as u64;
         let pitch = pitch_bytes(k as u64 * value_bytes) / value_bytes;
         let part = |part: &Part| -> Result<PartData<T>> {
             let Some(device) = part.device() else {
-                return Ok(PartData::Host(Mutex::new(MultiVector::zeros(layout.rows as usize, k)?)));
+                return Ok(PartData::Host(Mutex::new(MultiVector::zeros(distribution.rows as usize, k)?)));
             };
             // The faults of operations in flight belong to the multivectors that are there.
             device.lock().drain().map_err(|fault| fault.into_error(&part.name))?;
@@ -119,16 +119,16 @@ impl<T: Kernels> Vectors<T> {
             let moved = OnceLock::new();
             Ok(PartData::Device(DevicePart { rows, scratch, pinned, allocations, faults_before, moved }))
         };
-        let machine = layout.machine.as_ref();
+        let machine = distribution.machine.as_ref();
         let simulated =
-            machine.map(|machine| SimulatedMemory::allocate(machine, layout, pitch * value_bytes));
+            machine.map(|machine| SimulatedMemory::allocate(machine, distribution, pitch * value_bytes));
         let simulated = simulated.transpose()?;
-        let real = layout.parts.iter().filter(|_| machine.is_none());
+        let real = distribution.parts.iter().filter(|_| machine.is_none());
         let parts = real.map(part).collect::<Result<Vec<_>>>()?;
-        let (layout, pool) = (layout.clone(), pool.clone());
+        let (distribution, pool) = (distribution.clone(), pool.clone());
         let (exchanged, host_copy) = (AtomicBool::new(false), Mutex::new(HostCopy::Value(T::ZERO)));
         let vectors = Self {
-            layout,
+            distribution,
             pool,
             k,
             pitch,
@@ -140,9 +140,9 @@ impl<T: Kernels> Vectors<T> {
             simulated,
         };
         if let Some(machine) = vectors.machine() {
-            machine.row_wise(&vectors.layout, vectors.row_bytes())?;
+            machine.row_wise(&vectors.distribution, vectors.row_bytes())?;
         }
-        for (index, part) in vectors.layout.parts.iter().enumerate() {
+        for (index, part) in vectors.distribution.parts.iter().enumerate() {
             if matches!(vectors.parts.get(index), Some(PartData::Device(_))) {
                 let all = vectors.padded_rows(index, part.held.clone())?;
                 vectors.launch(index, "fill", VectorLaunch::fill(0.0, all)?, all.memory.bytes())?;
@@ -163,23 +163,23 @@ impl<T: Kernels> Vectors<T> {
 
     /// Number of rows. Of a multivector that spans ranks, those of this rank.
     pub fn rows(&self) -> usize {
-        let own = self.layout.own();
+        let own = self.distribution.own();
         (own.end - own.start) as usize
     }
 
     /// The number of the first row in the multivector of all ranks; 0 in a job of one process.
     pub fn first_row(&self) -> u64 {
-        self.layout.ranks.as_ref().map_or(0, |ranks| ranks.span.first)
+        self.distribution.ranks.as_ref().map_or(0, |ranks| ranks.span.first)
     }
 
     /// Number of rows of all ranks.
     pub fn total_rows(&self) -> u64 {
-        self.layout.ranks.as_ref().map_or(self.layout.rows, |ranks| ranks.span.total)
+        self.distribution.ranks.as_ref().map_or(self.distribution.rows, |ranks| ranks.span.total)
     }
 
     /// The number of own row `row` among all rows that owners have room for.
     fn place(&self, row: usize) -> usize {
-        self.layout.own().start as usize + row
+        self.distribution.own().start as usize + row
     }
 
     /// Number of columns.
@@ -189,7 +189,7 @@ impl<T: Kernels> Vectors<T> {
 
     /// Waits until all operations on this multivector's devices have ended; a fault of any of them is an error.
     pub fn synchronize(&self) -> Result<()> {
-        for part in &self.layout.parts {
+        for part in &self.distribution.parts {
             if let Some(device) = part.device() {
                 device.lock().drain().map_err(|fault| fault.into_error(&part.name))?;
             }

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use super::exchange::{Exchange, OwnedChunk, arrivals, departures, owners_of_ranks};
-use super::layout::{Layout, Part};
 use super::ranks::{Departure, RankLists, RankRows, Reductions, Span};
+use super::row_distribution::{Part, RowDistribution};
 use crate::device::completion::{OperationOwner, Timeouts};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, XPlan};
-use crate::runtime::devices::SharedDevice;
+use crate::runtime::devices::OpenDevice;
 use crate::work::ChunkRows;
 
 /// The owners of the rows of X and Y, and the rows that they exchange.
 pub struct Owners {
-    pub x: Arc<Layout>,
-    pub y: Arc<Layout>,
+    pub x: Arc<RowDistribution>,
+    pub y: Arc<RowDistribution>,
     pub chunks: Vec<OwnedChunk>,
     pub exchange: Exchange,
 }
@@ -23,9 +23,9 @@ impl Owners {
     /// The owners of Y are those of `y`; `exchange` makes the lists of rows. All ranks of `ranks` call this.
     pub fn new(
         plan: &Plan,
-        mut y: Layout,
+        mut y: RowDistribution,
         ranks: Option<&RankLists>,
-        exchange: impl FnOnce(&Layout, &[OwnedChunk]) -> Result<Exchange>,
+        exchange: impl FnOnce(&RowDistribution, &[OwnedChunk]) -> Result<Exchange>,
     ) -> Result<Self> {
         let is_square = ranks.map_or(plan.matrix.rows == plan.matrix.cols, |ranks| ranks.is_square);
         let x_rows = ranks.map_or(plan.matrix.cols, |ranks| ranks.x.rows);
@@ -67,9 +67,14 @@ impl Owners {
 
 /// Numbers the rows of X as the columns of the matrix are numbered, with the rows of other ranks among them. Returns the messages to
 /// other ranks.
-fn add_ranks(x: &mut Layout, y: &mut Layout, lists: &RankLists, plan: &Plan) -> Result<Vec<Departure>> {
-    let reductions = |layout: &Layout, span: Span| {
-        let rows = layout.parts.iter().map(|part| part.own.clone());
+fn add_ranks(
+    x: &mut RowDistribution,
+    y: &mut RowDistribution,
+    lists: &RankLists,
+    plan: &Plan,
+) -> Result<Vec<Departure>> {
+    let reductions = |distribution: &RowDistribution, span: Span| {
+        let rows = distribution.parts.iter().map(|part| part.own.clone());
         let owners = owners_of_ranks(&*lists.communicator, rows, span.first)?;
         Ok(Reductions::new(owners, lists.runtime.clone(), lists.network.clone(), plan))
     };
@@ -90,7 +95,7 @@ fn add_ranks(x: &mut Layout, y: &mut Layout, lists: &RankLists, plan: &Plan) -> 
 }
 
 /// The owners of the chunks. The first row of the matrix computes row `first_row` of Y.
-fn owned_chunks(plan: &Plan, y: &Layout, first_row: u64) -> Result<Vec<OwnedChunk>> {
+fn owned_chunks(plan: &Plan, y: &RowDistribution, first_row: u64) -> Result<Vec<OwnedChunk>> {
     let owned = |chunk: &crate::plan::Chunk| {
         let owner = y.parts.iter().position(|part| part.index == chunk.home as usize);
         match (owner, chunk.rows) {
@@ -105,11 +110,11 @@ fn owned_chunks(plan: &Plan, y: &Layout, first_row: u64) -> Result<Vec<OwnedChun
 }
 
 /// The owners of the rows of Y, whose operations have `timeouts`.
-pub fn layout(
+pub fn distribution(
     plan: &Plan,
     timeouts: Timeouts,
-    device_of: impl Fn(usize) -> Option<Arc<SharedDevice>>,
-) -> Result<Layout> {
+    device_of: impl Fn(usize) -> Option<Arc<OpenDevice>>,
+) -> Result<RowDistribution> {
     let mut parts: Vec<Part> = Vec::new();
     let mut next = 0;
     for chunk in &plan.chunks {
@@ -139,5 +144,5 @@ pub fn layout(
             }
         }
     }
-    Ok(Layout { rows: plan.matrix.rows, parts, ranks: None, machine: None, reading: Arc::default() })
+    Ok(RowDistribution { rows: plan.matrix.rows, parts, ranks: None, machine: None, reading: Arc::default() })
 }

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::errors::{missing_part, misuse, scalars_lost, unaligned};
-use super::layout::Layout;
+use super::row_distribution::RowDistribution;
 use super::simulated_memory::no_values;
 use super::{PartData, Vectors, lock};
 use crate::device::{
@@ -14,7 +14,7 @@ use crate::device::{
 };
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
-use crate::runtime::devices::{Allocations, COMPUTE, SharedDevice};
+use crate::runtime::devices::{Allocations, COMPUTE, OpenDevice, Submission};
 
 /// Predicted seconds of a copy of a few numbers.
 const COPY_S: f64 = 1e-5;
@@ -24,7 +24,7 @@ const COPY_S: f64 = 1e-5;
 /// [`Vectors::dot_into`] and [`Vectors::norm_into`] write them. [`Vectors::axpby`] and [`Vectors::scale`] take them as factors:
 /// `&a`, `-&a`, `2.0 * &a`, `&a / &b`, `1.0 / &a`. A division by zero is infinite or not a number, as in IEEE 754.
 pub struct Scalars<T: Kernels> {
-    layout: Arc<Layout>,
+    distribution: Arc<RowDistribution>,
     k: usize,
     device: Option<DeviceScalars>,
     present: Mutex<Present<T>>,
@@ -53,8 +53,8 @@ struct DeviceScalars {
 impl<T: Kernels> Scalars<T> {
     /// The numbers, in the order of columns. Waits for the operations that compute them.
     pub fn values(&self) -> Result<Vec<T>> {
-        if self.layout.machine.is_some() {
-            return Err(no_values(&self.layout));
+        if self.distribution.machine.is_some() {
+            return Err(no_values(&self.distribution));
         }
         // Held during the copy, since all readers use the same page-locked memory.
         match &*lock(&self.present) {
@@ -68,7 +68,7 @@ impl<T: Kernels> Scalars<T> {
         else {
             return Err(missing_part());
         };
-        let part = self.layout.parts.get(*index).ok_or_else(missing_part)?;
+        let part = self.distribution.parts.get(*index).ok_or_else(missing_part)?;
         if part.device().is_none() {
             return Err(scalars_lost(&part.name));
         }
@@ -80,7 +80,9 @@ impl<T: Kernels> Scalars<T> {
         let copy = LaunchWithCopies { numbers: None, launch: None, download };
         let copy = Operation::LaunchWithCopies(Box::new(copy));
         let mut device = allocations.device().lock();
-        let copied = device.submit(&part.operations, "scalars", COMPUTE, copy, COPY_S, &[]).map_err(fault)?;
+        let copied = device
+            .submit(Submission::new(&part.operations, "scalars", COMPUTE, COPY_S), copy, &[])
+            .map_err(fault)?;
         device.wait(copied).map_err(fault)?;
         drop(device);
         part.operations.check_faults_after(*faults_before).map_err(fault)?;
@@ -91,8 +93,9 @@ impl<T: Kernels> Scalars<T> {
 
     /// An error unless these are the numbers of vectors of the same product and number of columns.
     pub(super) fn check_same(&self, vectors: &Vectors<T>) -> Result<()> {
-        let (own, other) = (&self.layout, &vectors.layout);
-        let owner = |layout: &Layout| layout.parts.first().map(|part| part.operations.clone());
+        let (own, other) = (&self.distribution, &vectors.distribution);
+        let owner =
+            |distribution: &RowDistribution| distribution.parts.first().map(|part| part.operations.clone());
         // The X and the Y of a product have different owners of rows, whose operations belong to the product.
         let is_same = Arc::ptr_eq(own, other)
             || owner(own).zip(owner(other)).is_some_and(|(own, other)| Arc::ptr_eq(&own, &other));
@@ -105,7 +108,7 @@ impl<T: Kernels> Scalars<T> {
     }
 
     /// The numbers in the memory of `device`, one for each element of a padded row; `None` if they are elsewhere.
-    pub(super) fn on_device(&self, device: &Arc<SharedDevice>) -> Option<MemoryRange> {
+    pub(super) fn on_device(&self, device: &Arc<OpenDevice>) -> Option<MemoryRange> {
         let own = self.device.as_ref()?;
         let is_there =
             Arc::ptr_eq(own.allocations.device(), device) && matches!(*lock(&self.present), Present::Device);
@@ -121,7 +124,12 @@ impl<T: Kernels> Vectors<T> {
             Some(_) => Present::Device,
             None => Present::Host(vec![T::ZERO; self.k]),
         };
-        Ok(Scalars { layout: self.layout.clone(), k: self.k, device, present: Mutex::new(present) })
+        Ok(Scalars {
+            distribution: self.distribution.clone(),
+            k: self.k,
+            device,
+            present: Mutex::new(present),
+        })
     }
 
     /// Writes the sums of [`Self::dot`] to `sums`. If one device has all rows, this does not wait.
@@ -140,7 +148,7 @@ impl<T: Kernels> Vectors<T> {
         self.check_same(other)?;
         to.check_same(self)?;
         if let Some(machine) = self.machine() {
-            return machine.row_wise(&self.layout, 2 * self.row_bytes());
+            return machine.row_wise(&self.distribution, 2 * self.row_bytes());
         }
         if let (Some(index), Some(device)) = (self.only_owner(), &to.device) {
             match self.queue_total(index, other, device, roots) {
@@ -149,7 +157,7 @@ impl<T: Kernels> Vectors<T> {
                     return Ok(());
                 }
                 // The host may have the rows of a lost device.
-                Err(_) if self.layout.close_lost() => {}
+                Err(_) if self.distribution.close_lost() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -160,16 +168,16 @@ impl<T: Kernels> Vectors<T> {
 
     /// The device that has all rows of all ranks, as an index of the owners.
     pub(super) fn only_owner(&self) -> Option<usize> {
-        let ranks = self.layout.ranks.as_ref();
+        let ranks = self.distribution.ranks.as_ref();
         let spans_ranks = ranks.is_some_and(|ranks| ranks.communicator.size() > 1);
-        let mut owners = self.layout.parts.iter().enumerate().filter(|(_, part)| !part.own.is_empty());
+        let mut owners = self.distribution.parts.iter().enumerate().filter(|(_, part)| !part.own.is_empty());
         let (index, part) = owners.next()?;
         let is_device = matches!(self.parts.get(index), Some(PartData::Device(_))) && part.device().is_some();
         (is_device && !spans_ranks && owners.next().is_none()).then_some(index)
     }
 
     fn device_scalars(&self, index: usize) -> Result<DeviceScalars> {
-        let part = self.layout.parts.get(index).ok_or_else(missing_part)?;
+        let part = self.distribution.parts.get(index).ok_or_else(missing_part)?;
         let device = part.device().ok_or_else(missing_part)?;
         let fault = |fault: Fault| fault.into_error(&part.name);
         // The faults of operations in flight belong to the multivectors that are there.
@@ -194,7 +202,7 @@ impl<T: Kernels> Vectors<T> {
     }
 
     fn queue_total(&self, index: usize, other: &Self, to: &DeviceScalars, roots: bool) -> Result<()> {
-        let part = self.layout.parts.get(index).ok_or_else(missing_part)?;
+        let part = self.distribution.parts.get(index).ok_or_else(missing_part)?;
         let Some(PartData::Device(device)) = self.parts.get(index) else { return Err(missing_part()) };
         let (x, y) = (self.own_rows(index, part.own.clone())?, other.own_rows(index, part.own.clone())?);
         let totals = MemoryRange { end: to.numbers.begin + (self.k * size_of::<T>()) as u64, ..to.numbers };

@@ -9,7 +9,7 @@ use crossbeam::channel::{Receiver, unbounded};
 use crate::device::simulated::{SimulatedDevice, Simulation};
 use crate::device::{Completion, Description, Device, Reports};
 use crate::error::{Error, Result};
-use crate::exec::{ExecOptions, Outcome, Schedule, execute};
+use crate::exec::{ExecOptions, ExecOutcome, TaskSchedule, execute};
 use crate::graph::{DeviceId, Graph};
 use crate::plan::Plan;
 use crate::runtime::run::{Planned, TimeOnly, simulation, specs};
@@ -56,11 +56,11 @@ impl SimulatedMachine {
     }
 
     /// Runs a graph in virtual time.
-    pub fn run(&self, planned: &Planned) -> Result<Outcome> {
+    pub fn run(&self, planned: &Planned) -> Result<ExecOutcome> {
         self.run_graph(planned.graph(), &planned.schedule)
     }
 
-    pub(super) fn run_graph(&self, graph: &Graph, schedule: &Schedule) -> Result<Outcome> {
+    pub(super) fn run_graph(&self, graph: &Graph, schedule: &TaskSchedule) -> Result<ExecOutcome> {
         let State { devices, completions } = &mut *self.state();
         let mut list: Vec<&mut dyn Device<'_>> =
             devices.iter_mut().map(|device| device as &mut dyn Device<'_>).collect();

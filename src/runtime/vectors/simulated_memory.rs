@@ -5,17 +5,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::layout::{Layout, Part};
+use super::row_distribution::{Part, RowDistribution};
 use super::simulated_machine::SimulatedMachine;
 use crate::device::{Device, Fault, Memory};
 use crate::error::{Error, Result};
-use crate::exec::Schedule;
+use crate::exec::TaskSchedule;
 use crate::graph::{Access, Demand, DeviceId, GraphBuilder, Role, Task, TaskKind};
 
 impl SimulatedMachine {
     /// An operation on the own rows of every owner, which moves `row_bytes` bytes of memory per row.
-    pub fn row_wise(&self, layout: &Layout, row_bytes: u64) -> Result<()> {
-        self.on_each(layout, 0..layout.rows, |part, rows| {
+    pub fn row_wise(&self, distribution: &RowDistribution, row_bytes: u64) -> Result<()> {
+        self.on_each(distribution, 0..distribution.rows, |part, rows| {
             let on_host = part.index == DeviceId::HOST.index();
             let bytes = rows.saturating_mul(row_bytes);
             let alone_ns = (part.predicted_s(bytes).min(1e5) * 1e9) as u64;
@@ -26,8 +26,8 @@ impl SimulatedMachine {
     }
 
     /// A copy from host memory of `row_bytes` bytes for each of `rows` to its owner.
-    pub fn copy_in(&self, layout: &Layout, rows: Range<u64>, row_bytes: u64) -> Result<()> {
-        self.on_each(layout, rows, |part, rows| {
+    pub fn copy_in(&self, distribution: &RowDistribution, rows: Range<u64>, row_bytes: u64) -> Result<()> {
+        self.on_each(distribution, rows, |part, rows| {
             let bytes = rows.saturating_mul(row_bytes);
             match part.index == DeviceId::HOST.index() {
                 true => (TaskKind::CpuCompute, Demand { host_bytes: 2 * bytes, ..Demand::default() }),
@@ -42,12 +42,12 @@ impl SimulatedMachine {
     /// Runs one task for each owner of some of `rows`, of which `task` gets the number.
     fn on_each(
         &self,
-        layout: &Layout,
+        distribution: &RowDistribution,
         rows: Range<u64>,
         task: impl Fn(&Part, u64) -> (TaskKind, Demand),
     ) -> Result<()> {
         let mut graph = GraphBuilder::new();
-        for part in &layout.parts {
+        for part in &distribution.parts {
             let rows = part.own.end.min(rows.end).saturating_sub(part.own.start.max(rows.start));
             if rows == 0 {
                 continue;
@@ -59,7 +59,7 @@ impl SimulatedMachine {
             graph.task(task, &[], &[y], &[y]);
         }
         let graph = graph.freeze();
-        let schedule = Schedule::new(&graph)?;
+        let schedule = TaskSchedule::new(&graph)?;
         self.run_graph(&graph, &schedule).map(drop)
     }
 }
@@ -73,10 +73,14 @@ pub struct SimulatedMemory {
 
 impl SimulatedMemory {
     /// Allocates `row_bytes` bytes for each row that an owner has room for.
-    pub fn allocate(machine: &Arc<SimulatedMachine>, layout: &Layout, row_bytes: u64) -> Result<Self> {
+    pub fn allocate(
+        machine: &Arc<SimulatedMachine>,
+        distribution: &RowDistribution,
+        row_bytes: u64,
+    ) -> Result<Self> {
         let mut memory = Self { machine: machine.clone(), memories: Vec::new() };
         let mut state = machine.state();
-        for part in layout.parts.iter().filter(|part| part.index != DeviceId::HOST.index()) {
+        for part in distribution.parts.iter().filter(|part| part.index != DeviceId::HOST.index()) {
             let bytes = (part.held.end - part.held.start).saturating_mul(row_bytes);
             let Some(device) = state.devices.get_mut(part.index) else { continue };
             let allocated = Device::allocate(device, bytes);
@@ -105,9 +109,9 @@ impl Drop for SimulatedMemory {
 }
 
 /// The error of a call that needs values.
-pub fn no_values(layout: &Layout) -> Error {
-    let device = layout.parts.iter().find(|part| part.index != DeviceId::HOST.index());
-    let device = device.or(layout.parts.first()).map_or_else(|| "sim".into(), |part| part.name.clone());
+pub fn no_values(distribution: &RowDistribution) -> Error {
+    let device = distribution.parts.iter().find(|part| part.index != DeviceId::HOST.index());
+    let device = device.or(distribution.parts.first()).map_or_else(|| "sim".into(), |part| part.name.clone());
     Error::usage(format!(
         "{device} is simulated: simulated devices compute no values, only times; use cpu, cuda:0 or emu:0 for values and solvers"
     ))

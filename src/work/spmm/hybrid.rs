@@ -200,7 +200,7 @@ fn write_wide<T: Scalar>(
             let (begin, mut separate) = (task * ROWS_PER_TASK, Vec::new());
             values.fill([first; WIDTH]);
             let own = begin..begin + columns.len();
-            write_short_rows(rows, held, own, &(0..=u32::MAX), columns, values, &mut separate)?;
+            write_short_rows(rows, held, own, &(0..=u32::MAX), (columns, values), &mut separate)?;
             Ok(separate)
         })
         .collect()
@@ -229,7 +229,7 @@ fn write_narrow<T: Scalar>(
                 let mut local_rows = [[PADDING; WIDTH]; TILE_ROWS];
                 let local_rows = &mut local_rows[..columns.len()];
                 let reach = reach(rows, own.clone());
-                write_short_rows(rows, held, own, &reach, local_rows, values, &mut separate)?;
+                write_short_rows(rows, held, own, &reach, (&mut *local_rows, values), &mut separate)?;
                 let all = local_rows.as_flattened();
                 *base = all.iter().copied().filter(|&local_row| local_row < SEPARATE_ROW).min().unwrap_or(0);
                 for (to, &local_row) in columns.as_flattened_mut().iter_mut().zip(all) {
@@ -259,8 +259,7 @@ fn write_short_rows<T: Scalar>(
     held: &HeldRows,
     own: Range<usize>,
     reach: &RangeInclusive<u32>,
-    local_rows: &mut [LocalRows],
-    values: &mut [[T; WIDTH]],
+    (local_rows, values): (&mut [LocalRows], &mut [[T; WIDTH]]),
     separate: &mut Vec<usize>,
 ) -> Result<()> {
     for (row, (local_rows, values)) in own.zip(local_rows.iter_mut().zip(values)) {

@@ -1,7 +1,7 @@
 //! Figures with names on the horizontal axis.
 
 use super::series::{Unit, by_matrix, figure};
-use super::swept::{Swept, count, is_serial};
+use super::sweep_records::{SweepRecords, count, is_serial};
 use crate::plots::{Axis, Bars, Figure, Panel, Plot, Scale};
 use crate::results::config::Subject;
 use crate::results::record::Record;
@@ -10,7 +10,7 @@ use crate::results::record::Record;
 type Values = (String, Vec<Option<f64>>);
 
 /// The rate of each choice of the attribute `name`: GFLOP/s, or GB/s of work that is bound by memory.
-pub fn choices(swept: &Swept<'_>, name: &str, of: impl Fn(&Record) -> String) -> Option<Figure> {
+pub fn choices(swept: &SweepRecords<'_>, name: &str, of: impl Fn(&Record) -> String) -> Option<Figure> {
     let categories = distinct(swept, &of);
     let in_bytes = matches!(swept.sweep.subject, Subject::Colmean | Subject::Transfers);
     let panels = by_matrix(swept, &[name], |label, members| {
@@ -43,12 +43,12 @@ fn noun(name: &str) -> &str {
 }
 
 /// Times of conversions: serial, and parallel with the largest number of threads.
-pub fn conversions(swept: &Swept<'_>) -> Option<Figure> {
+pub fn conversions(swept: &SweepRecords<'_>) -> Option<Figure> {
     let most = swept.records.iter().map(|record| record.threads).max()?;
     let categories = distinct(swept, &|record| conversion(record).0.to_string());
     let wanted: Vec<&Record> =
         swept.records.iter().copied().filter(|record| is_serial(record) || record.threads == most).collect();
-    let wanted = Swept { sweep: swept.sweep, records: wanted };
+    let wanted = SweepRecords { sweep: swept.sweep, records: wanted };
     // Serial conversions are measured again with every number of threads; the threads of a series are part of its name.
     let panels = by_matrix(&wanted, &["kernel", "threads"], |_, members| {
         let milliseconds = |way: &str, category: &String| {
@@ -85,7 +85,7 @@ fn conversion(record: &Record) -> (&str, &str) {
 }
 
 /// The distinct values of the records that have times, in the order in which they appear.
-fn distinct(swept: &Swept<'_>, of: &impl Fn(&Record) -> String) -> Vec<String> {
+fn distinct(swept: &SweepRecords<'_>, of: &impl Fn(&Record) -> String) -> Vec<String> {
     let mut values: Vec<String> = Vec::new();
     for record in swept.timed() {
         let value = of(record);

@@ -1,7 +1,7 @@
 //! Kernels compared: under the roofline, and as a heat map by matrix and K.
 
 use super::series::{by_matrix, figure, grouped};
-use super::swept::{Swept, count};
+use super::sweep_records::{SweepRecords, count};
 use crate::plots::{Ceiling, Figure, HeatMap, Panel, Plot, Roofline, RooflinePoint};
 use crate::results::record::Record;
 
@@ -9,7 +9,7 @@ use crate::results::record::Record;
 const MAX_COLUMNS: usize = 10;
 
 /// Every kernel under the ceilings of its device.
-pub fn roofline(swept: &Swept<'_>) -> Option<Figure> {
+pub fn roofline(swept: &SweepRecords<'_>) -> Option<Figure> {
     let panels = by_matrix(swept, &["k", "dtype", "devices", "threads", "schedule"], |_, members| {
         let points: Vec<(Option<Ceiling>, RooflinePoint)> =
             members.iter().filter_map(|record| roofline_point(record)).collect();
@@ -60,9 +60,9 @@ fn device(record: &Record) -> String {
 }
 
 /// For each device the GFLOP/s of each kernel, by matrix and K.
-pub fn heat_maps(swept: &Swept<'_>) -> Vec<Figure> {
+pub fn heat_maps(swept: &SweepRecords<'_>) -> Vec<Figure> {
     let of_device = |(name, records): (String, Vec<&Record>)| {
-        let part = Swept { sweep: swept.sweep, records };
+        let part = SweepRecords { sweep: swept.sweep, records };
         let several_types = part.values(|record| record.dtype) > 1;
         let several_ks = part.values(|record| record.k) > 1;
         let by_matrix_only = !several_types && !several_ks;
@@ -130,7 +130,7 @@ pub fn heat_maps(swept: &Swept<'_>) -> Vec<Figure> {
 }
 
 /// Kernels with times, the one with the largest rate first.
-fn ranked(swept: &Swept<'_>) -> Vec<String> {
+fn ranked(swept: &SweepRecords<'_>) -> Vec<String> {
     let mut kernels: Vec<(String, f64)> = Vec::new();
     for record in swept.timed() {
         let rate = record.gflops().unwrap_or(0.0);

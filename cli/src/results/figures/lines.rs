@@ -3,7 +3,7 @@
 use super::series::{
     Pair, by_matrix, figure, line_panels, measured, point, rate_spread, reference, time_spread,
 };
-use super::swept::{Swept, is_serial};
+use super::sweep_records::{SweepRecords, is_serial};
 use crate::plots::{Axis, Figure, Lines, Plot, Point, Scale, Series, SeriesStyle};
 use crate::results::baseline::baselines;
 use crate::results::config::Subject;
@@ -17,22 +17,22 @@ fn axis(label: &str, scale: Scale, from_zero: bool) -> Axis {
 }
 
 /// Speed-up and efficiency by threads.
-pub fn scaling_by_threads(swept: &Swept<'_>) -> Vec<Figure> {
+pub fn scaling_by_threads(swept: &SweepRecords<'_>) -> Vec<Figure> {
     scaling(swept, "threads", |record| record.threads as f64)
 }
 
 /// Speed-up and efficiency by devices of one kind.
-pub fn scaling_by_devices(swept: &Swept<'_>) -> Vec<Figure> {
+pub fn scaling_by_devices(swept: &SweepRecords<'_>) -> Vec<Figure> {
     scaling(swept, "devices", |record| record.device_count as f64)
 }
 
 /// Speed-up and efficiency by ranks.
-pub fn scaling_by_ranks(swept: &Swept<'_>) -> Vec<Figure> {
+pub fn scaling_by_ranks(swept: &SweepRecords<'_>) -> Vec<Figure> {
     scaling(swept, "ranks", |record| record.ranks.unwrap_or(1) as f64)
 }
 
 /// Rates relative to the rate at the smallest count, which is right for growing matrices too.
-fn scaling(swept: &Swept<'_>, axis_name: &str, x: fn(&Record) -> f64) -> Vec<Figure> {
+fn scaling(swept: &SweepRecords<'_>, axis_name: &str, x: fn(&Record) -> f64) -> Vec<Figure> {
     let points_of = |members: &[&Record], efficiency: bool| -> Result<Vec<Point>, String> {
         if members.iter().any(|record| is_serial(record)) && axis_name == "threads" {
             return Err("runs on one thread".into());
@@ -107,7 +107,7 @@ fn scaling(swept: &Swept<'_>, axis_name: &str, x: fn(&Record) -> f64) -> Vec<Fig
 }
 
 /// Speed-up over the serial kernel or conversion, by threads.
-pub fn speedup_by_threads(swept: &Swept<'_>) -> Option<Figure> {
+pub fn speedup_by_threads(swept: &SweepRecords<'_>) -> Option<Figure> {
     let has_baseline = swept.records.iter().any(|record| record.speedup.is_some() && !is_serial(record));
     if !has_baseline {
         return None;
@@ -143,7 +143,7 @@ pub fn speedup_by_threads(swept: &Swept<'_>) -> Option<Figure> {
 }
 
 /// GFLOP/s by K.
-pub fn rate_by_k(swept: &Swept<'_>) -> Option<Figure> {
+pub fn rate_by_k(swept: &SweepRecords<'_>) -> Option<Figure> {
     let panels = by_matrix(swept, &["k"], |name, members| {
         let of =
             |record: &&Record| Some(point(record.k? as f64, record.gflops()?, rate_spread(record), record));
@@ -174,7 +174,7 @@ fn scale_for(series: &[Series]) -> Scale {
 }
 
 /// Overlap and time by chunk size.
-pub fn overlap_by_chunk(swept: &Swept<'_>) -> Vec<Figure> {
+pub fn overlap_by_chunk(swept: &SweepRecords<'_>) -> Vec<Figure> {
     let mebibytes = |record: &Record| record.chunk_bytes.map(|bytes| bytes as f64 / (1u64 << 20) as f64);
     let plot = |y: Axis| {
         move |series| {
@@ -228,7 +228,7 @@ fn times_at(members: &[&Record], x: impl Fn(&Record) -> Option<f64>) -> Vec<Poin
 }
 
 /// Time by CPU share, measured and predicted.
-pub fn time_by_share(swept: &Swept<'_>) -> Option<Figure> {
+pub fn time_by_share(swept: &SweepRecords<'_>) -> Option<Figure> {
     let share = |record: &Record| record.cpu_share.map(|share| 100.0 * share);
     let panels = by_matrix(swept, &["cpu_share"], |name, members| {
         let predicted = members

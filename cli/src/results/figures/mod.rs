@@ -4,12 +4,12 @@ mod bars;
 mod kernels;
 mod lines;
 mod series;
-mod swept;
+mod sweep_records;
 
 pub use series::{Naming, grouped, short_reason, size};
-pub use swept::count;
+pub use sweep_records::count;
 
-use swept::Swept;
+use sweep_records::SweepRecords;
 
 use super::config::{StudyConfig, Subject};
 use super::record::Record;
@@ -23,7 +23,7 @@ pub fn figures(config: &StudyConfig, records: &[Record]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for sweep in &config.sweep {
         let records = records.iter().filter(|record| record.sweep == sweep.name);
-        let swept = Swept { sweep, records: records.collect() };
+        let swept = SweepRecords { sweep, records: records.collect() };
         if swept.timed().next().is_none() {
             continue;
         }

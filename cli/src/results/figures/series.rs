@@ -1,6 +1,6 @@
 //! Records as series: named by the attributes that vary, grouped into panels by matrix, with the series that are missing.
 
-use super::swept::{Swept, count};
+use super::sweep_records::{SweepRecords, count};
 use crate::plots::{Figure, Missing, Panel, Plot, Point, Series, SeriesStyle};
 use crate::results::record::Record;
 use crate::statistics::noise_interval;
@@ -135,7 +135,7 @@ pub struct Panels<S> {
 /// Makes a series of each group of records that differ in nothing but `axis`. `series_of` gets the name and the records that have
 /// times of verified results, and returns the series or the reason why it is not shown. The other records are missing.
 pub fn by_matrix<S>(
-    swept: &Swept<'_>,
+    swept: &SweepRecords<'_>,
     axis: &[&str],
     series_of: impl Fn(&str, &[&Record]) -> Result<S, String>,
 ) -> Panels<S> {
@@ -212,7 +212,7 @@ fn merged(absent: Vec<(Missing, String)>, panels: usize) -> Vec<Missing> {
 }
 
 /// Libraries that the sweep asks for and that have no records.
-fn absent_peers(swept: &Swept<'_>) -> Vec<Missing> {
+fn absent_peers(swept: &SweepRecords<'_>) -> Vec<Missing> {
     let is_absent =
         |peer: &&String| swept.records.iter().all(|record| !record.kernel.starts_with(peer.as_str()));
     let missing = |peer: &String| Missing {
@@ -251,7 +251,7 @@ pub fn line_panels(units: Vec<Unit<Pair>>, plot: impl Fn(Vec<Series>) -> Plot) -
 
 /// A figure of the sweep, or none where no panel has a series.
 pub fn figure(
-    swept: &Swept<'_>,
+    swept: &SweepRecords<'_>,
     (id, title, caption): (&str, String, String),
     panels: Vec<Panel>,
     missing: Vec<Missing>,

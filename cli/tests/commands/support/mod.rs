@@ -16,7 +16,7 @@ pub struct Place {
 }
 
 /// What a run left behind.
-pub struct Outcome {
+pub struct ProcessOutput {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -75,9 +75,9 @@ impl Place {
         process
     }
 
-    pub fn run(&self, words: &str) -> Outcome {
+    pub fn run(&self, words: &str) -> ProcessOutput {
         let output = self.command(words).output().unwrap();
-        Outcome {
+        ProcessOutput {
             code: output.status.code().expect("no signal ends the program"),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
@@ -85,7 +85,7 @@ impl Place {
     }
 
     /// Runs a command that must succeed.
-    pub fn succeed(&self, words: &str) -> Outcome {
+    pub fn succeed(&self, words: &str) -> ProcessOutput {
         let outcome = self.run(words);
         assert_eq!(outcome.code, 0, "{words}: {}", outcome.stderr);
         outcome

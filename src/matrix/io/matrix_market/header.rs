@@ -71,13 +71,13 @@ impl HeaderFault {
     }
 }
 
-type Outcome<T> = std::result::Result<T, HeaderFault>;
+type HeaderResult<T> = std::result::Result<T, HeaderFault>;
 
 const NO_TEXT: &str = "the first line is not text, so it is not a %%MatrixMarket banner; give .mtx, .mtx.gz, .tar.gz, .npz or .rlm";
 
 impl Header {
     /// Reads the header and leaves `reader` at the first byte of the body.
-    pub fn read(reader: &mut impl BufRead) -> Outcome<Self> {
+    pub fn read(reader: &mut impl BufRead) -> HeaderResult<Self> {
         let mut lines = HeadLines { reader, lines: 0, bytes: 0 };
         let mut tally = Tally::default();
         let mut synthetic = false;
@@ -254,7 +254,7 @@ struct HeadLines<'a, R> {
 
 impl<R: BufRead> HeadLines<'_, R> {
     /// The next line that is not empty.
-    fn next_text(&mut self) -> Outcome<Option<Vec<u8>>> {
+    fn next_text(&mut self) -> HeaderResult<Option<Vec<u8>>> {
         loop {
             match self.next()? {
                 Some(line) if is_empty(&line) => {}
@@ -263,7 +263,7 @@ impl<R: BufRead> HeadLines<'_, R> {
         }
     }
 
-    fn next(&mut self) -> Outcome<Option<Vec<u8>>> {
+    fn next(&mut self) -> HeaderResult<Option<Vec<u8>>> {
         let mut line = Vec::new();
         let mut started = false;
         loop {

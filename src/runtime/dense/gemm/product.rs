@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::cpu_rate::measured_gflop_per_s;
 use super::gemm_job::GemmJob;
-use crate::adapt::Resolved;
+use crate::adapt::ResolvedDevices;
 use crate::device::Registration;
 use crate::device::cuda::cublas_is_installed;
 use crate::error::{Error, Result};
@@ -65,7 +65,7 @@ impl<'a, T: PackedProduct> GemmBuilder<'a, T> {
 
     /// The devices, with the vendor's library where it may be chosen, since loading it takes time. The rate of a CPU that shares the work
     /// with GPUs is measured: a CPU that is slower than its description would delay the GPUs.
-    fn known_devices(&self) -> Result<Resolved> {
+    fn known_devices(&self) -> Result<ResolvedDevices> {
         let mut resolved = self.runtime.resolve(&self.options)?;
         let is_allowed = match self.options.kernel {
             None => !self.options.reproducible,

@@ -1,4 +1,4 @@
-//! The plan of a product over time: prepares what [`Course`] decides, and reports the measured times to it.
+//! The plan of a product over time: prepares what [`ProcessorChoice`] decides, and reports the measured times to it.
 
 mod opening;
 mod sharing;
@@ -7,7 +7,9 @@ mod vectors;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::adapt::{Alternative, Course, Learned, LearnedKey, Processors, Resolved, restricted_to};
+use crate::adapt::{
+    Alternative, ProcessorChoice, Processors, ProductKey, ProductTimes, ResolvedDevices, restricted_to,
+};
 use crate::device::completion::WATCHDOG_TIMEOUT;
 use crate::error::{Counted, Error, Result, Seconds};
 use crate::kernel::cpu::{CpuSettings, Kernels};
@@ -39,15 +41,15 @@ pub(super) struct Adaptation<'a, T: Kernels> {
     pub options: ProductOptions,
     features: Features,
     /// The rates of all devices; `None` while only the CPU is known.
-    rates: Option<Resolved>,
+    rates: Option<ResolvedDevices>,
     /// The rates of the CPU, for `auto`.
-    cpu_rates: Option<Resolved>,
+    cpu_rates: Option<ResolvedDevices>,
     /// The rates for the shared product, corrected by measured times.
-    shared_rates: Option<Resolved>,
+    shared_rates: Option<ResolvedDevices>,
     best_shares: Option<BestShares>,
     rounds: usize,
     considered_sharing: bool,
-    course: Course,
+    choice: ProcessorChoice,
     prepared: Vec<(Processors, PreparedProduct<'a, T>)>,
     /// Faults of plans that are no longer prepared.
     past_faults: Vec<FaultReport>,
@@ -62,7 +64,7 @@ pub(super) struct Adaptation<'a, T: Kernels> {
     bound: bool,
     /// The other ranks of the job.
     ranks: Option<Arc<RankLists>>,
-    learned: Option<Learned>,
+    times: Option<ProductTimes>,
     /// Measured over predicted seconds of the last set-up on a GPU.
     set_up_ratio: f64,
     pub plan_s: f64,
@@ -84,7 +86,7 @@ struct ExpectedGpu {
 
 /// The best shares so far: the rates that gave them and the seconds of a product.
 struct BestShares {
-    rates: Resolved,
+    rates: ResolvedDevices,
     seconds: f64,
 }
 
@@ -101,7 +103,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             runtime.pool().install(|| (Features::of(&work, &rows), work.fingerprint()))
         };
         let learns = runtime.refines() && is_auto && !options.fixes_shares();
-        let key = learns.then(|| LearnedKey {
+        let key = learns.then(|| ProductKey {
             matrix: fingerprint.clone(),
             k: k as u64,
             dtype: T::DTYPE,
@@ -119,7 +121,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             (None, None) if is_auto => (None, Some(runtime.resolve_cpu(&options)?)),
             (None, None) => (Some(runtime.resolve(&options)?), None),
         };
-        let course = Course::new(options.uses);
+        let choice = ProcessorChoice::new(options.uses);
         let bound = options.bound;
         let first_plan = match (&plan, rates.as_ref().or(cpu_rates.as_ref())) {
             (Some(plan), _) => {
@@ -129,7 +131,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             (None, Some(rates)) => {
                 let view = matrix.view();
                 let work = Spmm::new(&view, k)?.with_features(Some(all)).into();
-                let mut request = options.request(rates, work, course.remaining());
+                let mut request = options.request(rates, work, choice.remaining());
                 keep_unbound_staged(&mut request, bound, &options, &matrix);
                 request.resident = runtime.layouts_of(view.content(), &[]);
                 runtime.pool().install(|| make(&request))?
@@ -148,7 +150,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             best_shares: None,
             rounds: 0,
             considered_sharing: false,
-            course,
+            choice,
             prepared: Vec::new(),
             past_faults: Vec::new(),
             expected_gpu: None,
@@ -157,7 +159,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             given: plan,
             bound,
             ranks,
-            learned: key.map(Learned::load),
+            times: key.map(ProductTimes::load),
             set_up_ratio: 1.0,
             plan_s: 0.0,
             prepare_s: 0.0,
@@ -174,15 +176,15 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         // Devices are opened before they are proposed, except where the caller named them and has no choice.
         let set_up_s = plan.set_up.total_s() - plan.set_up.open_s;
         let first_use_s = if plan.devices.len() > 1 { FIRST_USE_SECONDS } else { 0.0 };
-        let remembered_s = self.learned.as_ref().and_then(|learned| learned.seconds(processors));
+        let remembered_s = self.times.as_ref().and_then(|times| times.seconds(processors));
         let set_up_s = self.set_up_ratio * set_up_s + first_use_s;
-        self.course.propose(Alternative::new(processors, plan.predicted_s, set_up_s, remembered_s));
+        self.choice.propose(Alternative::new(processors, plan.predicted_s, set_up_s, remembered_s));
         self.proposed.retain(|(of, _)| *of != processors);
         self.proposed.push((processors, plan));
     }
 
     /// The plan for `rates`, restricted to one kind of processors if one is given.
-    fn plan_with(&self, rates: &Resolved, kind: Option<Processor>) -> Result<Plan> {
+    fn plan_with(&self, rates: &ResolvedDevices, kind: Option<Processor>) -> Result<Plan> {
         let view = self.matrix.view();
         let request = self.request(&view, rates, kind)?;
         self.runtime.pool().install(|| make(&request))
@@ -197,13 +199,13 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     fn request<'w>(
         &self,
         view: &crate::matrix::CsrView<'w, T>,
-        rates: &Resolved,
+        rates: &ResolvedDevices,
         kind: Option<Processor>,
     ) -> Result<PlanRequest<'w>> {
         let own_columns = self.ranks.as_ref().map(|ranks| ranks.own_columns());
         let work = Spmm::new(view, self.k)?.with_features(Some(self.features)).with_own_columns(own_columns);
         let work = work.into();
-        let uses = self.course.remaining();
+        let uses = self.choice.remaining();
         let mut request = self.options.request(rates, work, uses);
         keep_unbound_staged(&mut request, self.bound, &self.options, &self.matrix);
         request.resident = self.layouts();
@@ -228,13 +230,13 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
 
     /// The prepared plan of the last product.
     pub fn current(&self) -> Option<&PreparedProduct<'a, T>> {
-        let current = self.course.current()?;
+        let current = self.choice.current()?;
         self.prepared.iter().find(|(of, _)| *of == current).map(|(_, prepared)| prepared)
     }
 
     /// The same, to be changed.
     pub fn current_mut(&mut self) -> Option<&mut PreparedProduct<'a, T>> {
-        let current = self.course.current()?;
+        let current = self.choice.current()?;
         self.prepared.iter_mut().find(|(of, _)| *of == current).map(|(_, prepared)| prepared)
     }
 
@@ -250,12 +252,12 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         }
         self.bound = bound;
         self.proposed.clear();
-        let course = &mut self.course;
+        let choice = &mut self.choice;
         let faults = &mut self.past_faults;
         self.prepared.retain(|(processors, prepared)| {
             let keeps = prepared.plan().devices.len() == 1;
             if !keeps {
-                course.release(*processors);
+                choice.release(*processors);
                 faults.extend_from_slice(prepared.faults());
             }
             keeps
@@ -269,15 +271,15 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
                 self.propose_more();
             }
             let none = || Error::Internal("no device of the product can be used".into());
-            let next = self.course.next().ok_or_else(none)?;
+            let next = self.choice.next().ok_or_else(none)?;
             if !self.prepared.iter().any(|(of, _)| *of == next) {
                 match self.prepare(next) {
                     Ok(prepared) => self.prepared.push((next, prepared)),
                     Err(error) => {
-                        self.course.refuse(next);
-                        if self.course.next().is_none() {
+                        self.choice.refuse(next);
+                        if self.choice.next().is_none() {
                             // The next product gets this error, too, and not that there is no alternative.
-                            self.course.readmit(next);
+                            self.choice.readmit(next);
                             return Err(error);
                         }
                         self.notes.push(format!("{} cannot be used: {}", next.name(), error.message()));
@@ -287,9 +289,9 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             }
             break next;
         };
-        if self.course.current() != Some(processors) {
+        if self.choice.current() != Some(processors) {
             self.note_change(processors);
-            self.course.change_to(processors);
+            self.choice.change_to(processors);
             self.changes += 1;
         }
         self.release_slower(processors);
@@ -388,13 +390,13 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         }
         // Threads that open GPUs interrupt those of the CPU.
         if self.cpu_rates.is_some() && self.rates.is_none() && self.runtime.is_probing() {
-            self.course.record_untimed(report.seconds());
+            self.choice.record_untimed(report.seconds());
             return;
         }
-        self.course.record(report.seconds());
-        let shared = self.course.current() == Some(Processors::Both) && self.rounds < MAX_ROUNDS;
+        self.choice.record(report.seconds());
+        let shared = self.choice.current() == Some(Processors::Both) && self.rounds < MAX_ROUNDS;
         if shared && !self.options.fixes_shares() && self.given.is_none() {
-            let measured = self.course.alternative(Processors::Both);
+            let measured = self.choice.alternative(Processors::Both);
             if let Some(seconds) = measured.and_then(Alternative::steady_state_s) {
                 self.adjust_shares(report, seconds);
             }
@@ -402,11 +404,11 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     }
 
     fn note_change(&mut self, to: Processors) {
-        let (Some(from), Some(next)) = (self.course.current(), self.course.alternative(to)) else { return };
-        let Some(before) = self.course.alternative(from) else { return };
+        let (Some(from), Some(next)) = (self.choice.current(), self.choice.alternative(to)) else { return };
+        let Some(before) = self.choice.alternative(from) else { return };
         self.notes.push(format!(
             "after {} the plan changed from {} to {}: {} per product instead of {}",
-            Counted(self.course.done(), "product"),
+            Counted(self.choice.done(), "product"),
             from.name(),
             to.name(),
             Seconds(next.product_s()),
@@ -419,17 +421,17 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         if self.prepared.len() < 2 {
             return;
         }
-        let Some(current_s) = self.course.alternative(current).and_then(Alternative::steady_state_s) else {
+        let Some(current_s) = self.choice.alternative(current).and_then(Alternative::steady_state_s) else {
             return;
         };
-        let course = &mut self.course;
+        let choice = &mut self.choice;
         let faults = &mut self.past_faults;
         self.prepared.retain(|(processors, prepared)| {
-            let slower = course
+            let slower = choice
                 .alternative(*processors)
                 .is_some_and(|one| *processors != current && one.product_s() > 1.05 * current_s);
             if slower {
-                course.release(*processors);
+                choice.release(*processors);
                 faults.extend_from_slice(prepared.faults());
             }
             !slower
@@ -439,9 +441,9 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     /// Stores what was learned about the matrix.
     pub fn remember(&mut self) {
         // Without GPUs there was nothing to decide.
-        let Some(learned) = self.learned.as_mut().filter(|_| self.rates.is_some()) else { return };
-        if learned.update(&self.course) {
-            learned.save();
+        let Some(times) = self.times.as_mut().filter(|_| self.rates.is_some()) else { return };
+        if times.update(&self.choice) {
+            times.save();
         }
     }
 }

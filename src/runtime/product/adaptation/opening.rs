@@ -16,7 +16,7 @@ impl<T: Kernels> Adaptation<'_, T> {
             if !self.runtime.is_probing() && self.opening_pays() {
                 self.runtime.start_probe();
             }
-            if self.runtime.is_probing() && self.course.waits(OPENING_SECONDS) {
+            if self.runtime.is_probing() && self.choice.waits(OPENING_SECONDS) {
                 self.runtime.wait_for_probe();
             }
         }
@@ -48,10 +48,10 @@ impl<T: Kernels> Adaptation<'_, T> {
 
     /// Whether the GPUs that the system lists are predicted to pay for opening them. The driver is not started for the answer.
     fn opening_pays(&mut self) -> bool {
-        if !self.course.knows_cpu(OPENING_SECONDS) {
+        if !self.choice.knows_cpu(OPENING_SECONDS) {
             return false;
         }
-        let with_gpu = |processors| self.learned.as_ref().and_then(|learned| learned.seconds(processors));
+        let with_gpu = |processors| self.times.as_ref().and_then(|times| times.seconds(processors));
         let remembered_s = match (with_gpu(Processors::Gpu), with_gpu(Processors::Both)) {
             (Some(one), Some(other)) => Some(f64::min(one, other)),
             (one, other) => one.or(other),
@@ -61,10 +61,10 @@ impl<T: Kernels> Adaptation<'_, T> {
         let rows = view.rows().max(view.cols()) as f64;
         let copy_s = rows * (self.k * size_of::<T>()) as f64 * 1e-9 / FASTEST_LINK_GB_PER_S;
         let opening_s = OPENING_SECONDS + FIRST_USE_SECONDS;
-        let Some(cpu) = self.course.alternative(Processors::Cpu) else { return true };
-        let may_pay = self.course.may_pay(opening_s, copy_s);
+        let Some(cpu) = self.choice.alternative(Processors::Cpu) else { return true };
+        let may_pay = self.choice.may_pay(opening_s, copy_s);
         let bound_s = ideal_shared_s(cpu.product_s(), copy_s);
-        if !may_pay && !self.course.sharing_may_pay(opening_s, bound_s) {
+        if !may_pay && !self.choice.sharing_may_pay(opening_s, bound_s) {
             return false;
         }
         if self.expected_gpu.is_none() {
@@ -74,8 +74,8 @@ impl<T: Kernels> Adaptation<'_, T> {
         }
         let Some(expected) = &self.expected_gpu else { return false };
         let opening_s = OPENING_SECONDS + expected.set_up_s;
-        self.course.may_pay(opening_s, remembered_s.unwrap_or(expected.product_s))
-            || expected.shared_s.is_some_and(|shared_s| self.course.sharing_may_pay(opening_s, shared_s))
+        self.choice.may_pay(opening_s, remembered_s.unwrap_or(expected.product_s))
+            || expected.shared_s.is_some_and(|shared_s| self.choice.sharing_may_pay(opening_s, shared_s))
     }
 
     /// Predicts products on the GPUs that the system lists, alone and together with the CPU.
@@ -84,10 +84,10 @@ impl<T: Kernels> Adaptation<'_, T> {
         let plan = self.plan_with(&rates, Some(Processor::Gpu))?;
         let set_up_s = plan.set_up.total_s() - plan.set_up.open_s + FIRST_USE_SECONDS;
         let mut expected = ExpectedGpu { product_s: plan.predicted_s, shared_s: None, set_up_s };
-        let Some(cpu) = self.course.alternative(Processors::Cpu) else { return Ok(expected) };
+        let Some(cpu) = self.choice.alternative(Processors::Cpu) else { return Ok(expected) };
         let ideal_s = ideal_shared_s(cpu.product_s(), expected.product_s);
-        let alone_pays = self.course.may_pay(OPENING_SECONDS + set_up_s, expected.product_s);
-        if alone_pays || !self.course.sharing_may_pay(OPENING_SECONDS + set_up_s, ideal_s) {
+        let alone_pays = self.choice.may_pay(OPENING_SECONDS + set_up_s, expected.product_s);
+        if alone_pays || !self.choice.sharing_may_pay(OPENING_SECONDS + set_up_s, ideal_s) {
             return Ok(expected);
         }
         let shared = self.plan_shared(rates, cpu, None)?;

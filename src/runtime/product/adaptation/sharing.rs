@@ -2,7 +2,7 @@
 
 use super::{Adaptation, BestShares, MAX_ROUNDS, Processors};
 use crate::adapt::{
-    Alternative, Resolved, corrected_by, is_shared, moved_share, raise_memory_bandwidth, scale_times,
+    Alternative, ResolvedDevices, corrected_by, is_shared, moved_share, raise_memory_bandwidth, scale_times,
 };
 use crate::error::{Counted, Result};
 use crate::kernel::Processor;
@@ -27,9 +27,9 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             return;
         }
         let Some(rates) = self.rates.clone() else { return };
-        let of = |processors| self.course.alternative(processors).cloned();
+        let of = |processors| self.choice.alternative(processors).cloned();
         let (Some(cpu), Some(gpu)) = (of(Processors::Cpu), of(Processors::Gpu)) else { return };
-        let current = self.course.current().and_then(of);
+        let current = self.choice.current().and_then(of);
         if current.is_none_or(|current| current.steady_state_s().is_none()) {
             return;
         }
@@ -51,10 +51,10 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     /// The shared plan with rates corrected by the known times of each kind of processors alone, if sharing is predicted to be faster.
     pub(super) fn plan_shared(
         &self,
-        rates: Resolved,
+        rates: ResolvedDevices,
         cpu: &Alternative,
         gpu: Option<&Alternative>,
-    ) -> Result<Option<(Resolved, Plan)>> {
+    ) -> Result<Option<(ResolvedDevices, Plan)>> {
         let mut corrected = rates;
         for device in &mut corrected.devices {
             let alone = if device.profile.processor == Processor::Cpu { Some(cpu) } else { gpu };
@@ -89,10 +89,10 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             let Ok(request) = self.request(&view, &rates, None) else { return };
             let observed = report.observation(plan.devices.len(), seconds);
             let (corrected, words) = corrected_by(&request, &plan, &observed);
-            (Resolved { devices: corrected.devices, host: corrected.host, ..rates.clone() }, words)
+            (ResolvedDevices { devices: corrected.devices, host: corrected.host, ..rates.clone() }, words)
         };
         let Ok(better) = self.plan_with(&adjusted, None) else { return };
-        let saved_s = (seconds - better.predicted_s) * self.course.remaining() as f64;
+        let saved_s = (seconds - better.predicted_s) * self.choice.remaining() as f64;
         let prepare_s = self.set_up_ratio * (better.set_up.total_s() - better.set_up.open_s);
         let pays = saved_s > PREPARE_MARGIN * prepare_s && better.predicted_s < REPLAN_MARGIN * seconds;
         if !pays || moved_share(&plan, &better) < MIN_MOVED_SHARE {
@@ -102,7 +102,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         }
         self.notes.push(format!(
             "planned again after {} with measured speeds: {}",
-            Counted(self.course.done(), "product"),
+            Counted(self.choice.done(), "product"),
             words.join("; ")
         ));
         self.best_shares = Some(BestShares { rates, seconds });
@@ -110,7 +110,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     }
 
     /// Replaces the shared plan. It is prepared with the next product.
-    fn replace_shared(&mut self, rates: Resolved, plan: Plan, known_s: Option<f64>) {
+    fn replace_shared(&mut self, rates: ResolvedDevices, plan: Plan, known_s: Option<f64>) {
         self.shared_rates = Some(rates);
         let faults = &mut self.past_faults;
         self.prepared.retain(|(processors, prepared)| {
@@ -121,9 +121,9 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
             keeps
         });
         self.propose(Processors::Both, plan);
-        if let Some(mut one) = self.course.alternative(Processors::Both).cloned() {
+        if let Some(mut one) = self.choice.alternative(Processors::Both).cloned() {
             one.remembered_s = known_s;
-            self.course.propose(one);
+            self.choice.propose(one);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{Adaptation, OPENING_SECONDS};
-use crate::adapt::Resolved;
+use crate::adapt::ResolvedDevices;
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::Processor;
@@ -67,7 +67,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
     }
 
     /// The devices of the product on vectors.
-    fn vector_rates(&mut self) -> Result<Resolved> {
+    fn vector_rates(&mut self) -> Result<ResolvedDevices> {
         if self.given.is_some() {
             return Err(Error::usage("a product with a given plan has no vectors on devices"));
         }
@@ -87,7 +87,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         }
         let all = self.runtime.resolve(&self.options)?;
         let gpus = all.devices.iter().filter(|device| device.profile.processor == Processor::Gpu);
-        let gpus = Resolved { devices: gpus.cloned().collect(), ..all.clone() };
+        let gpus = ResolvedDevices { devices: gpus.cloned().collect(), ..all.clone() };
         let plan = self.plan_with(&gpus, None)?;
         let kernel_s: f64 = plan
             .chunks

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::messages::Exchange;
-use crate::runtime::vectors::layout::{Layout, Part};
+use crate::runtime::vectors::row_distribution::{Part, RowDistribution};
 
 /// The groups of the messages of an exchange, by what is done with them.
 #[derive(Debug, Default)]
@@ -74,7 +74,12 @@ impl Groups {
 
 impl MessageGroups {
     /// The groups for rows of `row_bytes` bytes. The host packs and stores every message by itself.
-    pub fn new(layout: &Layout, exchange: &Exchange, on_devices: &[bool], row_bytes: u64) -> Self {
+    pub fn new(
+        distribution: &RowDistribution,
+        exchange: &Exchange,
+        on_devices: &[bool],
+        row_bytes: u64,
+    ) -> Self {
         let mut of_sender: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         let mut of_receiver: BTreeMap<(usize, &[usize]), Vec<usize>> = BTreeMap::new();
         let mut waiting: Vec<Vec<usize>> = vec![Vec::new(); exchange.messages.len()];
@@ -92,7 +97,7 @@ impl MessageGroups {
         let receivers = of_receiver.into_iter().map(|((owner, _), messages)| (true, owner, messages));
         for (are_stored, owner, messages) in senders.chain(receivers) {
             let to = if are_stored { &mut groups.stored } else { &mut groups.packed };
-            let part = &layout.parts[owner];
+            let part = &distribution.parts[owner];
             match on_devices.get(owner) {
                 Some(true) => to.add(exchange, part, messages, row_bytes),
                 _ => messages.into_iter().for_each(|one| to.add(exchange, part, vec![one], row_bytes)),
@@ -119,7 +124,7 @@ mod tests {
     const LAUNCH_S: f64 = 1e-5;
 
     /// Owners with memory of 1 GB/s: 5000 bytes are moved, which is to say read and written, in the time of a launch.
-    fn layout(owners: usize) -> Layout {
+    fn distribution(owners: usize) -> RowDistribution {
         let part = |index| Part {
             planned: None,
             index,
@@ -130,7 +135,7 @@ mod tests {
             launch_s: LAUNCH_S,
             operations: Arc::default(),
         };
-        Layout {
+        RowDistribution {
             rows: 0,
             parts: (0..owners).map(part).collect(),
             ranks: None,
@@ -156,16 +161,16 @@ mod tests {
     fn small_messages_of_a_device_take_one_launch_and_large_ones_a_launch_each() {
         let all = [(1, 0, 3), (2, 0, 4), (0, 1, 5), (0, 2, 6)];
         let exchange = exchange(&all, &[&[0, 1], &[2], &[3]]);
-        let small = MessageGroups::new(&layout(3), &exchange, &[true; 3], 100);
+        let small = MessageGroups::new(&distribution(3), &exchange, &[true; 3], 100);
         assert_eq!(small.packed.groups, [vec![2, 3], vec![0], vec![1]]);
         assert_eq!(small.stored.groups, [vec![0, 1], vec![2], vec![3]]);
         assert_eq!(small.packed.place(3), MessagePlace { group: 0, first_row: 5, rows: 6 });
         assert_eq!((small.packed.rows(0), small.stored.rows(0)), (11, 7));
         // Three rows of the smaller message take longer than a launch.
-        let large = MessageGroups::new(&layout(3), &exchange, &[true; 3], 2000);
+        let large = MessageGroups::new(&distribution(3), &exchange, &[true; 3], 2000);
         assert_eq!((large.packed.groups.len(), large.stored.groups.len()), (4, 4));
         // The host packs and stores every message by itself.
-        let host = MessageGroups::new(&layout(3), &exchange, &[false; 3], 100);
+        let host = MessageGroups::new(&distribution(3), &exchange, &[false; 3], 100);
         assert_eq!((host.packed.groups.len(), host.stored.groups.len()), (4, 4));
     }
 
@@ -173,7 +178,7 @@ mod tests {
     fn no_chunk_waits_for_rows_that_it_does_not_need() {
         // The first rows of owner 1 need owner 0, and its last rows owner 2.
         let exchange = exchange(&[(0, 1, 3), (2, 1, 3), (3, 1, 3)], &[&[0], &[1, 2]]);
-        let groups = MessageGroups::new(&layout(4), &exchange, &[true; 4], 8);
+        let groups = MessageGroups::new(&distribution(4), &exchange, &[true; 4], 8);
         assert_eq!(groups.stored.groups, [vec![0], vec![1, 2]]);
     }
 }

@@ -18,7 +18,7 @@ use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 use crate::runtime::devices::{Allocations, UPLOAD};
 use crate::runtime::vectors::Vectors;
 use crate::runtime::vectors::errors::{misuse, unaligned};
-use crate::runtime::vectors::layout::{Layout, Part};
+use crate::runtime::vectors::row_distribution::{Part, RowDistribution};
 
 /// The memory of all messages of a product; allocated once.
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl ExchangeMemory {
     /// Allocates the memory of the messages of `exchange` for rows with a distance of `pitch` elements, and brings the lists of rows
     /// to the devices.
     pub fn new<T: Kernels>(
-        layout: &Layout,
+        distribution: &RowDistribution,
         exchange: &Exchange,
         groups: Arc<MessageGroups>,
         pitch: u64,
@@ -73,7 +73,7 @@ impl ExchangeMemory {
             group.iter().flat_map(|&message| &exchange.messages[message].rows).copied().collect()
         };
         let side_of = |owner: usize, first: u64, group: &[usize]| {
-            side::<T>(&layout.parts[owner], first, &rows_of(group), pitch)
+            side::<T>(&distribution.parts[owner], first, &rows_of(group), pitch)
         };
         let place = |side: &Option<Side>, MessagePlace { first_row, rows, .. }: MessagePlace| {
             side.as_ref().map(|side| side.packed.rows_in(first_row..first_row + rows))
@@ -81,14 +81,14 @@ impl ExchangeMemory {
         let mut memory = Self { groups: groups.clone(), ..Self::default() };
         for group in &groups.packed.groups {
             let owner = exchange.messages[group[0]].from;
-            memory.packed.push(side_of(owner, layout.parts[owner].own.start, group)?);
+            memory.packed.push(side_of(owner, distribution.parts[owner].own.start, group)?);
         }
         for (index, message) in exchange.messages.iter().enumerate() {
             let (from, to, rows) = (message.from, message.to, message.rows.clone());
             let at = groups.packed.place(index);
             let sender = place(&memory.packed[at.group], at);
             let bytes = rows.len() as u64 * pitch * size_of::<T>() as u64;
-            let route = route([&layout.parts[from], &layout.parts[to]], sender, bytes)?;
+            let route = route([&distribution.parts[from], &distribution.parts[to]], sender, bytes)?;
             memory.messages.push(MessageMemory { from, to, rows, route, sender, receiver: None });
         }
         for group in &groups.stored.groups {
@@ -124,7 +124,7 @@ impl ExchangeMemory {
         let group = self.groups.packed.place(number as usize).group;
         let side = self.packed.get(group).and_then(Option::as_ref).ok_or_else(no_side)?;
         // Only its own rows: a copy may write received rows meanwhile.
-        let own = x.padded_rows(from, x.layout.parts[from].own.clone())?;
+        let own = x.padded_rows(from, x.distribution.parts[from].own.clone())?;
         Ok(Operation::VectorLaunch(VectorLaunch::gather_rows(side.list, own, side.packed)?))
     }
 
@@ -159,7 +159,7 @@ fn route(ends: [&Part; 2], sender: Option<DeviceRows>, bytes: u64) -> Result<Rou
 }
 
 impl MessageMemory {
-    /// The sender, as an index of the layout's parts.
+    /// The sender, as an index of the distribution's parts.
     pub fn from(&self) -> usize {
         self.from
     }

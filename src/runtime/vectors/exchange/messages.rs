@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::runtime::vectors::layout::{Layout, Source};
 use crate::runtime::vectors::ranks::Departure;
+use crate::runtime::vectors::row_distribution::{RowDistribution, Source};
 use crate::work::{ChunkRows, Work};
 
 /// One message: rows of one owner for another.
 pub struct Message {
-    /// The owner, as an index of the layout's parts.
+    /// The owner, as an index of the distribution's parts.
     pub from: usize,
     /// The receiver.
     pub to: usize,
@@ -28,7 +28,7 @@ impl Message {
 
 /// A chunk: its owner and its rows.
 pub struct OwnedChunk {
-    /// The owner, as an index of the layout's parts.
+    /// The owner, as an index of the distribution's parts.
     pub owner: usize,
     /// Its rows of the matrix.
     pub rows: Range<u64>,
@@ -58,13 +58,13 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// The messages that `chunks` need, where X is owned as `layout` says. Computed in the rayon pool of the caller.
-    pub fn new(layout: &Layout, chunks: &[OwnedChunk], work: &Work<'_>) -> Self {
-        let owners = layout.parts.len();
+    /// The messages that `chunks` need, where X is owned as `distribution` says. Computed in the rayon pool of the caller.
+    pub fn new(distribution: &RowDistribution, chunks: &[OwnedChunk], work: &Work<'_>) -> Self {
+        let owners = distribution.parts.len();
         let mut messages: Vec<Message> = Vec::new();
         let mut needs = vec![Vec::new(); chunks.len()];
         let mut needs_of_ranks: Vec<Vec<usize>> = vec![Vec::new(); chunks.len()];
-        let arrivals = layout.ranks.as_ref().map_or(0, |ranks| ranks.arrivals.len());
+        let arrivals = distribution.ranks.as_ref().map_or(0, |ranks| ranks.arrivals.len());
         let mut receivers: Vec<Vec<usize>> = vec![Vec::new(); arrivals];
         let mut of_owner: Vec<Vec<usize>> = vec![Vec::new(); owners];
         if owners > 1 || arrivals > 0 {
@@ -78,7 +78,7 @@ impl Exchange {
                 let piece = ChunkRows::Rows { begin: rows.start as usize, end: rows.end as usize };
                 let mut sources = ChunkSources { chunk: index, owners: Vec::new(), arrivals: Vec::new() };
                 for column in work.x_list(&[piece]) {
-                    let owner = match layout.source(u64::from(column)) {
+                    let owner = match distribution.source(u64::from(column)) {
                         Source::Part(owner) => owner,
                         Source::Rank(arrival) => {
                             if sources.arrivals.last() != Some(&arrival) {

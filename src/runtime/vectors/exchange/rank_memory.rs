@@ -17,8 +17,8 @@ use crate::matrix::{MultiVectorView, MultiVectorViewMut};
 use crate::runtime::devices::Allocations;
 use crate::runtime::vectors::Vectors;
 use crate::runtime::vectors::errors::{misuse, unaligned};
-use crate::runtime::vectors::layout::{Layout, Part};
 use crate::runtime::vectors::ranks::{Arrival, Departure};
+use crate::runtime::vectors::row_distribution::{Part, RowDistribution};
 
 /// The form of the rows of all messages.
 #[derive(Debug, Clone, Copy)]
@@ -48,9 +48,14 @@ pub struct ArrivalMemory {
 }
 
 /// Memory for packed rows of K columns, page-locked if one of `parts` is a device.
-fn allocate<T: Kernels>(layout: &Layout, parts: &[usize], rows: u64, k: usize) -> Result<MessageBytes> {
+fn allocate<T: Kernels>(
+    distribution: &RowDistribution,
+    parts: &[usize],
+    rows: u64,
+    k: usize,
+) -> Result<MessageBytes> {
     let bytes = rows * k as u64 * size_of::<T>() as u64;
-    let mut parts = parts.iter().filter_map(|&part| layout.parts.get(part));
+    let mut parts = parts.iter().filter_map(|&part| distribution.parts.get(part));
     let memory = match parts.find_map(|part| Some((part.device()?, part))) {
         Some((device, part)) => {
             let pinned = Allocations::on(device).allocate_pinned(bytes);
@@ -94,15 +99,19 @@ fn transfer<T: Kernels>(host: PinnedRange, device: MemoryRange, (k, pitch): (usi
 
 impl DepartureMemory {
     /// Allocates the memory of a message.
-    pub fn new<T: Kernels>(layout: &Layout, departure: &Departure, form: RowForm) -> Result<Self> {
+    pub fn new<T: Kernels>(
+        distribution: &RowDistribution,
+        departure: &Departure,
+        form: RowForm,
+    ) -> Result<Self> {
         let departure = departure.clone();
-        let part = layout.parts.get(departure.from);
+        let part = distribution.parts.get(departure.from);
         if let (Some(part), true) = (part, form.direct)
             && let Some((side, packed)) = direct_side::<T>(part, part.own.start, &departure.rows, form.k)?
         {
             return Ok(Self { departure, packed, sender: Some(side) });
         }
-        let packed = allocate::<T>(layout, &[departure.from], departure.rows.len() as u64, form.k)?;
+        let packed = allocate::<T>(distribution, &[departure.from], departure.rows.len() as u64, form.k)?;
         let sender = match part {
             Some(part) => side::<T>(part, part.own.start, &departure.rows, form.pitch)?,
             None => None,
@@ -123,7 +132,7 @@ impl DepartureMemory {
     /// The launch that packs the rows of `x` on their owner.
     pub fn gather<T: Kernels>(&self, x: &Vectors<T>) -> Result<Operation<'static>> {
         let side = self.sender.as_ref().ok_or_else(no_side)?;
-        let own = x.layout.parts.get(self.departure.from).ok_or_else(no_side)?.own.clone();
+        let own = x.distribution.parts.get(self.departure.from).ok_or_else(no_side)?.own.clone();
         // The rows of a direct message have no padding.
         let own = DeviceRows { columns: side.packed.columns, ..x.own_rows(self.departure.from, own)? };
         Ok(Operation::VectorLaunch(VectorLaunch::gather_rows(side.list, own, side.packed)?))
@@ -155,7 +164,7 @@ impl DepartureMemory {
 impl ArrivalMemory {
     /// Allocates the memory of a message for the owners `receivers`.
     pub fn new<T: Kernels>(
-        layout: &Layout,
+        distribution: &RowDistribution,
         arrival: &Arrival,
         receivers: &[usize],
         form: RowForm,
@@ -164,14 +173,14 @@ impl ArrivalMemory {
         let rows = &arrival.rows;
         // Rows that several owners need are received once and stored by each of them.
         if let (&[owner], true) = (receivers, form.direct)
-            && let Some(part) = layout.parts.get(owner)
+            && let Some(part) = distribution.parts.get(owner)
         {
             let numbers: Vec<u32> = rows.clone().map(|row| row as u32).collect();
             if let Some((side, packed)) = direct_side::<T>(part, rows.start, &numbers, form.k)? {
                 return Ok(Self { arrival, packed, receiver: Some((owner, side)) });
             }
         }
-        let packed = allocate::<T>(layout, receivers, rows.end - rows.start, form.k)?;
+        let packed = allocate::<T>(distribution, receivers, rows.end - rows.start, form.k)?;
         Ok(Self { arrival, packed, receiver: None })
     }
 
@@ -205,7 +214,7 @@ impl ArrivalMemory {
 
     /// The rows of the message that an owner of `x` has room for.
     fn rows_for<T: Kernels>(&self, x: &Vectors<T>, to: usize) -> Result<Range<u64>> {
-        let held = &x.layout.parts.get(to).ok_or_else(no_side)?.held;
+        let held = &x.distribution.parts.get(to).ok_or_else(no_side)?.held;
         let all = &self.arrival.rows;
         let begin = all.start.max(held.start);
         Ok(begin..all.end.min(held.end).max(begin))

@@ -4,18 +4,18 @@ use std::ops::Range;
 
 use crate::device::network::{Communicator, MESSAGES_PER_CALL};
 use crate::error::{Error, Result};
-use crate::runtime::vectors::layout::Layout;
 use crate::runtime::vectors::ranks::{Arrival, Departure, RankLists};
+use crate::runtime::vectors::row_distribution::RowDistribution;
 
-/// The messages to other ranks, where X is owned as `layout` says.
-pub fn departures(layout: &Layout, lists: &RankLists) -> Vec<Departure> {
+/// The messages to other ranks, where X is owned as `distribution` says.
+pub fn departures(distribution: &RowDistribution, lists: &RankLists) -> Vec<Departure> {
     let begin = lists.own_columns().start;
     let mut departures: Vec<Departure> = Vec::new();
     for (rank, needed) in lists.needed.iter().enumerate() {
         let first = departures.len();
         for &row in needed {
             let row = u64::from(row) + begin;
-            let from = layout.owner(row);
+            let from = distribution.owner(row);
             match departures[first..].last_mut().filter(|departure| departure.from == from) {
                 Some(departure) => departure.rows.push(row as u32),
                 None => {

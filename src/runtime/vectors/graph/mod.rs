@@ -15,13 +15,13 @@ mod demands;
 mod ranks;
 mod source;
 
-use crate::cost::Cluster;
+use crate::cost::SimulatedCluster;
 use crate::graph::{
     Access, BufferId, Demand, DeviceId, GraphBuilder, Role, StrandId, Task, TaskId, TaskKind,
 };
 use crate::plan::{Item, PlannedGraph, XPlan};
 use crate::runtime::vectors::exchange::{Groups, Message};
-use crate::runtime::vectors::layout::Part;
+use crate::runtime::vectors::row_distribution::Part;
 use demands::network_demand;
 pub use source::{CompleteMessages, DirectMessages, GraphSource, Wanted};
 
@@ -132,13 +132,13 @@ impl GraphSource<'_> {
     }
 
     /// The cluster, if a message crosses from one of its nodes to another.
-    fn cluster_of(&self, from: usize, to: usize) -> Option<&Cluster> {
-        let node = |cluster: &Cluster, owner: usize| cluster.node(self.x.parts[owner].index);
+    fn cluster_of(&self, from: usize, to: usize) -> Option<&SimulatedCluster> {
+        let node = |cluster: &SimulatedCluster, owner: usize| cluster.node(self.x.parts[owner].index);
         self.plan.cluster.as_ref().filter(|cluster| node(cluster, from) != node(cluster, to))
     }
 
     /// The network of an owner's node, which follows the devices of the plan.
-    fn network_of(&self, cluster: &Cluster, owner: usize) -> DeviceId {
+    fn network_of(&self, cluster: &SimulatedCluster, owner: usize) -> DeviceId {
         DeviceId((self.plan.devices.len() + cluster.node(self.x.parts[owner].index)) as u32)
     }
 }
@@ -265,7 +265,13 @@ impl Builder<'_> {
     }
 
     /// Sends a packed message over the network of the sender's node.
-    fn network_send(&mut self, cluster: &Cluster, message: usize, packing: TaskId, packed: Access) -> TaskId {
+    fn network_send(
+        &mut self,
+        cluster: &SimulatedCluster,
+        message: usize,
+        packing: TaskId,
+        packed: Access,
+    ) -> TaskId {
         let (source, bytes) = (self.source, self.message_bytes(message));
         let device = source.network_of(cluster, source.exchange.messages[message].from);
         let (strand, item) = (self.graph.strand(None), self.item(Item::Sent(message as u32)));
@@ -275,7 +281,12 @@ impl Builder<'_> {
     }
 
     /// Receives a message over the network of the receiver's node. Returns the task and the memory that it writes.
-    fn network_receive(&mut self, cluster: &Cluster, message: usize, packing: TaskId) -> (TaskId, Access) {
+    fn network_receive(
+        &mut self,
+        cluster: &SimulatedCluster,
+        message: usize,
+        packing: TaskId,
+    ) -> (TaskId, Access) {
         let (source, bytes) = (self.source, self.message_bytes(message));
         let device = source.network_of(cluster, source.exchange.messages[message].to);
         let (strand, item) = (self.graph.strand(None), self.item(Item::Received(message as u32)));

@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 use crate::runtime::vectors::exchange::{Exchange, MessageGroups, OwnedChunk};
-use crate::runtime::vectors::layout::Layout;
+use crate::runtime::vectors::row_distribution::RowDistribution;
 
 /// The content of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct DirectMessages {
 pub struct GraphSource<'a> {
     pub plan: &'a Plan,
     /// The owners of X. Those of Y have the same numbers.
-    pub x: &'a Layout,
+    pub x: &'a RowDistribution,
     pub chunks: &'a [OwnedChunk],
     pub exchange: &'a Exchange,
     /// The messages that one kernel packs or stores.

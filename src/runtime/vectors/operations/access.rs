@@ -8,7 +8,7 @@ use crate::device::{DeviceRows, Fence, LaunchWithCopies, MemoryRange, Operation,
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::MultiVector;
-use crate::runtime::devices::COMPUTE;
+use crate::runtime::devices::{COMPUTE, Submission};
 use crate::runtime::vectors::errors::{missing_part, rows_lost};
 use crate::runtime::vectors::host_copy::HostCopy;
 use crate::runtime::vectors::{DevicePart, PartData, RowsOf, Vectors, lock};
@@ -27,9 +27,9 @@ impl<T: Kernels> Vectors<T> {
     ) -> Result<()> {
         self.exchanged.store(false, Ordering::Relaxed);
         if let Some(machine) = self.machine() {
-            return machine.row_wise(&self.layout, passes * self.row_bytes());
+            return machine.row_wise(&self.distribution, passes * self.row_bytes());
         }
-        let owners = || self.layout.parts.iter().enumerate().filter(|(_, part)| !part.own.is_empty());
+        let owners = || self.distribution.parts.iter().enumerate().filter(|(_, part)| !part.own.is_empty());
         let run = || -> Result<()> {
             for (index, part) in owners() {
                 if let RowsOf::Device(_) = self.data(index)?
@@ -59,7 +59,7 @@ impl<T: Kernels> Vectors<T> {
 
     /// The rows of an owner where they are now: those of a lost device in host memory, if the host had a copy of them.
     pub(crate) fn data(&self, index: usize) -> Result<RowsOf<'_, T>> {
-        let (Some(data), Some(part)) = (self.parts.get(index), self.layout.parts.get(index)) else {
+        let (Some(data), Some(part)) = (self.parts.get(index), self.distribution.parts.get(index)) else {
             return Err(missing_part());
         };
         match data {
@@ -73,7 +73,7 @@ impl<T: Kernels> Vectors<T> {
                     return Err(rows_lost(&part.name));
                 }
                 let own = part.own.start as usize..part.own.end as usize;
-                let shape = (self.layout.rows as usize, self.k);
+                let shape = (self.distribution.rows as usize, self.k);
                 let restored = lock(&self.host_copy).restored(shape, own)?;
                 let restored = restored.ok_or_else(|| rows_lost(&part.name))?;
                 Ok(RowsOf::Host(moved.get_or_init(|| Mutex::new(restored))))
@@ -84,11 +84,11 @@ impl<T: Kernels> Vectors<T> {
     /// Prepares an owner whose rows will all be overwritten: those of a lost device are in host memory afterwards.
     pub(crate) fn overwrite(&self, index: usize) -> Result<()> {
         if let (Some(PartData::Device(device)), Some(part)) =
-            (self.parts.get(index), self.layout.parts.get(index))
+            (self.parts.get(index), self.distribution.parts.get(index))
             && part.device().is_none()
             && device.moved.get().is_none()
         {
-            let zeros = MultiVector::zeros(self.layout.rows as usize, self.k)?;
+            let zeros = MultiVector::zeros(self.distribution.rows as usize, self.k)?;
             device.moved.get_or_init(|| Mutex::new(zeros));
         }
         Ok(())
@@ -97,7 +97,7 @@ impl<T: Kernels> Vectors<T> {
     /// An error if an operation of the product has failed on the device of a part since its rows were allocated: they may be wrong.
     pub(crate) fn check_faults(&self, index: usize) -> Result<()> {
         let (Some(PartData::Device(held)), Some(part)) =
-            (self.parts.get(index), self.layout.parts.get(index))
+            (self.parts.get(index), self.distribution.parts.get(index))
         else {
             return Ok(());
         };
@@ -113,7 +113,7 @@ impl<T: Kernels> Vectors<T> {
     /// The rows `rows` of a part's device.
     pub(crate) fn own_rows(&self, index: usize, rows: Range<u64>) -> Result<DeviceRows> {
         let (Some(PartData::Device(device)), Some(part)) =
-            (self.parts.get(index), self.layout.parts.get(index))
+            (self.parts.get(index), self.distribution.parts.get(index))
         else {
             return Err(missing_part());
         };
@@ -159,10 +159,14 @@ impl<T: Kernels> Vectors<T> {
         operation: Operation<'static>,
         bytes: u64,
     ) -> Result<Fence> {
-        let part = &self.layout.parts[index];
+        let part = &self.distribution.parts[index];
         let Some(device) = part.device() else { return Err(missing_part()) };
         let mut device = device.lock();
-        let queued = device.submit(&part.operations, name, COMPUTE, operation, part.predicted_s(bytes), &[]);
+        let queued = device.submit(
+            Submission::new(&part.operations, name, COMPUTE, part.predicted_s(bytes)),
+            operation,
+            &[],
+        );
         queued.map_err(|fault| fault.into_error(&part.name))
     }
 
@@ -188,7 +192,7 @@ impl<T: Kernels> Vectors<T> {
 
     /// The host's part, which owns `rows`.
     pub(crate) fn host_part_of(&self, rows: &Range<u64>) -> Result<MutexGuard<'_, MultiVector<T>>> {
-        self.host_part(self.layout.owner(rows.start))
+        self.host_part(self.distribution.owner(rows.start))
     }
 
     pub(crate) fn check_whole(&self, rows: usize) -> Result<()> {
@@ -213,7 +217,7 @@ impl<T: Kernels> Vectors<T> {
     }
 
     pub(crate) fn check_same(&self, other: &Self) -> Result<()> {
-        if Arc::ptr_eq(&self.layout, &other.layout) && self.k == other.k {
+        if Arc::ptr_eq(&self.distribution, &other.distribution) && self.k == other.k {
             return Ok(());
         }
         Err(Error::usage("the multivectors belong to different products or have different shapes"))

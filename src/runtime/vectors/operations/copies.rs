@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::rows;
 use crate::matrix::{MultiVectorView, MultiVectorViewMut};
-use crate::runtime::devices::{DOWNLOAD, UPLOAD};
+use crate::runtime::devices::{DOWNLOAD, Submission, UPLOAD};
 use crate::runtime::vectors::errors::{misuse, unaligned};
 use crate::runtime::vectors::host_copy::{HostCopy, view_rows_mut};
 use crate::runtime::vectors::lock;
@@ -40,13 +40,13 @@ impl<T: Kernels> Vectors<T> {
         self.exchanged.store(false, Ordering::Relaxed);
         if let Some(machine) = self.machine() {
             let rows = self.place(first) as u64..self.place(first + x.rows()) as u64;
-            return machine.copy_in(&self.layout, rows, self.row_bytes());
+            return machine.copy_in(&self.distribution, rows, self.row_bytes());
         }
         {
             // Before the copies to devices, so that the rows of a device that is lost meanwhile are there.
             let copy = &mut *lock(&self.host_copy);
             match self.keeps_copy {
-                true => self.pool.install(|| copy.store(&self.layout, self.place(first), *x))?,
+                true => self.pool.install(|| copy.store(&self.distribution, self.place(first), *x))?,
                 false => *copy = HostCopy::Nothing,
             }
         }
@@ -55,7 +55,7 @@ impl<T: Kernels> Vectors<T> {
 
     fn copy_rows_in(&self, first: usize, x: &MultiVectorView<'_, T>) -> Result<()> {
         let first = self.place(first);
-        for (index, part) in self.layout.parts.iter().enumerate() {
+        for (index, part) in self.distribution.parts.iter().enumerate() {
             let rows = common(&part.own, first, x.rows());
             if rows.is_empty() {
                 continue;
@@ -88,7 +88,7 @@ impl<T: Kernels> Vectors<T> {
     pub fn copy_rows_to(&self, first: usize, mut y: MultiVectorViewMut<'_, T>) -> Result<()> {
         self.check_rows(first, y.rows(), y.k())?;
         if self.machine().is_some() {
-            return Err(no_values(&self.layout));
+            return Err(no_values(&self.distribution));
         }
         let _reading = self.reading();
         self.surviving(|| self.copy_rows_out(first, y.reborrow()))?;
@@ -96,14 +96,14 @@ impl<T: Kernels> Vectors<T> {
             let copy = &mut *lock(&self.host_copy);
             let (rows, leading_dimension) = (y.rows(), y.leading_dimension());
             let values = MultiVectorView::try_new(y.data_mut(), rows, self.k, leading_dimension)?;
-            self.pool.install(|| copy.store(&self.layout, self.place(first), values))?;
+            self.pool.install(|| copy.store(&self.distribution, self.place(first), values))?;
         }
         Ok(())
     }
 
     fn copy_rows_out(&self, first: usize, mut y: MultiVectorViewMut<'_, T>) -> Result<()> {
         let first = self.place(first);
-        for (index, part) in self.layout.parts.iter().enumerate() {
+        for (index, part) in self.distribution.parts.iter().enumerate() {
             let rows = common(&part.own, first, y.rows());
             if rows.is_empty() {
                 continue;
@@ -124,14 +124,14 @@ impl<T: Kernels> Vectors<T> {
 
     /// Waits until no other thread reads a multivector of this product to host memory.
     pub(crate) fn reading(&self) -> MutexGuard<'_, ()> {
-        lock(&self.layout.reading)
+        lock(&self.distribution.reading)
     }
 
     /// Runs an operation that may be run again, once more for each device that was lost during it.
     pub(crate) fn surviving<R>(&self, mut operation: impl FnMut() -> Result<R>) -> Result<R> {
         loop {
             match operation() {
-                Err(_) if self.layout.close_lost() => {}
+                Err(_) if self.distribution.close_lost() => {}
                 result => return result,
             }
         }
@@ -220,7 +220,7 @@ impl<T: Kernels> Vectors<T> {
         start: impl Fn(&Self, &DevicePart<T>, DeviceRows, u64) -> Result<(usize, Operation<'static>)>,
         finish: impl Fn(&Self, &DevicePart<T>, DeviceRows, u64) -> Result<()>,
     ) -> Result<()> {
-        let part = &self.layout.parts[index];
+        let part = &self.distribution.parts[index];
         let row_bytes = self.pitch * size_of::<T>() as u64;
         let piece_rows = (device.pinned.bytes() as u64 / row_bytes).max(1);
         let fault = |fault: Fault| fault.into_error(&part.name);
@@ -234,7 +234,9 @@ impl<T: Kernels> Vectors<T> {
             let mut locked = shared.lock();
             let name = if lane == UPLOAD { "copy rows in" } else { "copy rows out" };
             let predicted_s = piece.memory.bytes() as f64 * 2e-11;
-            locked.submit(&part.operations, name, lane, operation, predicted_s, &[]).map_err(fault)?;
+            locked
+                .submit(Submission::new(&part.operations, name, lane, predicted_s), operation, &[])
+                .map_err(fault)?;
             locked.drain().map_err(fault)?;
             drop(locked);
             self.check_faults(index)?;

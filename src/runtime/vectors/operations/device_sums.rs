@@ -15,7 +15,7 @@ use crate::kernel::check::ColumnSums;
 use crate::kernel::cpu::Kernels;
 use crate::kernel::vectors::WEIGH_BLOCK_ROWS;
 use crate::matrix::Dtype;
-use crate::runtime::devices::{Allocations, COMPUTE, DOWNLOAD, SharedDevice, UPLOAD};
+use crate::runtime::devices::{Allocations, COMPUTE, DOWNLOAD, OpenDevice, Submission, UPLOAD};
 use crate::runtime::vectors::Vectors;
 use crate::runtime::vectors::errors::{misuse, unaligned};
 
@@ -67,7 +67,7 @@ pub(crate) type WeightedRange<'w> = (Range<u64>, &'w [f64], f64);
 impl DeviceSums {
     /// Uploads the weights of the rows of X and of Y that `device` has, for the product that owns `operations`.
     pub fn new(
-        device: &Arc<SharedDevice>,
+        device: &Arc<OpenDevice>,
         operations: &Arc<OperationOwner>,
         k: usize,
         x: &[WeightedRange<'_>],
@@ -108,11 +108,12 @@ impl DeviceSums {
     /// Queues the sums of the rows of `vectors` that the owner number `index` has.
     pub fn start<T: Kernels>(&self, of: SumOf, vectors: &Vectors<T>, index: usize) -> Result<Fence> {
         let weights = self.weights(of);
-        let part = &vectors.layout.parts[index];
+        let part = &vectors.distribution.parts[index];
         let mut device = self.allocations.device().lock();
         let mut submit = |launch: VectorLaunch, bytes: u64| {
             let (launch, predicted_s) = (Operation::VectorLaunch(launch), part.predicted_s(bytes));
-            let queued = device.submit(&self.operations, "check", COMPUTE, launch, predicted_s, &[]);
+            let queued =
+                device.submit(Submission::new(&self.operations, "check", COMPUTE, predicted_s), launch, &[]);
             queued.map_err(|fault| fault.into_error(&part.name))
         };
         let (mut row, mut block) = (0, 0);
@@ -159,7 +160,8 @@ impl DeviceSums {
         let computed: Vec<Fence> = terms.iter().map(|(_, computed, _)| *computed).collect();
         let host = PinnedRange { pinned: self.pinned.clone(), begin: from.begin, end: from.end };
         let download = Operation::Download(HostTransfer::whole(host, from));
-        let downloaded = device.submit(&self.operations, "check", DOWNLOAD, download, 1e-5, &computed);
+        let downloaded =
+            device.submit(Submission::new(&self.operations, "check", DOWNLOAD, 1e-5), download, &computed);
         device.wait(downloaded.map_err(fault)?).map_err(fault)?;
         let bytes = self.pinned.read().map_err(misuse)?;
         let numbers: &[f64] = bytemuck::try_cast_slice(&bytes).map_err(unaligned)?;

@@ -18,7 +18,7 @@ use crate::runtime::vectors::{DevicePart, RowsOf, Vectors, lock};
 
 impl<T: Kernels> Vectors<T> {
     pub(crate) fn sum(&self, sum: Sum, other: &Self) -> Result<Vec<T>> {
-        let calls = self.layout.ranks.as_ref().map(|ranks| &ranks.communicator.members().calls);
+        let calls = self.distribution.ranks.as_ref().map(|ranks| &ranks.communicator.members().calls);
         let call = calls.map(|calls| calls.begin()).transpose()?;
         self.sum_in_call(sum, other, call)
             .inspect_err(|_| calls.into_iter().for_each(|calls| calls.give_up()))
@@ -27,7 +27,7 @@ impl<T: Kernels> Vectors<T> {
     fn sum_in_call(&self, sum: Sum, other: &Self, call: Option<Call>) -> Result<Vec<T>> {
         self.check_same(other)?;
         if self.machine().is_some() {
-            return Err(no_values(&self.layout));
+            return Err(no_values(&self.distribution));
         }
         // One lock for both, whatever their order.
         let _reading = self.reading();
@@ -37,7 +37,7 @@ impl<T: Kernels> Vectors<T> {
     fn partial_sums(&self, sum: Sum, other: &Self, call: Option<Call>) -> Result<Vec<T>> {
         let own = self.surviving(|| self.pieces(sum, other))?;
         let mut results = PartialResults::new(sum, self.total_rows() as usize, (self.k, self.k));
-        match (&self.layout.ranks, call) {
+        match (&self.distribution.ranks, call) {
             (Some(ranks), Some(call)) if ranks.communicator.size() > 1 => {
                 let shape = Shape { sum, k: self.k, value_bytes: size_of::<T>() };
                 let add = |all: &[&[u8]]| {
@@ -68,8 +68,8 @@ impl<T: Kernels> Vectors<T> {
     fn pieces(&self, sum: Sum, other: &Self) -> Result<Vec<Piece<T>>> {
         let total = self.total_rows();
         // Blocks are counted in the numbers of the whole multivector.
-        let begin = self.layout.own().start;
-        let whole = |rows: &Range<u64>| match &self.layout.ranks {
+        let begin = self.distribution.own().start;
+        let whole = |rows: &Range<u64>| match &self.distribution.ranks {
             Some(ranks) => ranks.whole(rows),
             None => rows.clone(),
         };
@@ -78,7 +78,7 @@ impl<T: Kernels> Vectors<T> {
         let length = sum.length(self.k as u64, self.k as u64) as usize;
         // All devices compute their partial results at the same time; the host computes its own meanwhile.
         let mut downloads = Vec::new();
-        for (index, part) in self.layout.parts.iter().enumerate() {
+        for (index, part) in self.distribution.parts.iter().enumerate() {
             let owned = sum.owned(whole(&part.own), total);
             downloads.push(match self.data(index)? {
                 RowsOf::Device(device) if !owned.blocks.is_empty() => {
@@ -88,7 +88,7 @@ impl<T: Kernels> Vectors<T> {
             });
         }
         let mut results = Vec::new();
-        for (index, part) in self.layout.parts.iter().enumerate() {
+        for (index, part) in self.distribution.parts.iter().enumerate() {
             let owned = sum.owned(whole(&part.own), total);
             let blocks = (owned.blocks.end - owned.blocks.start) as usize;
             let rows = local(owned.rows);

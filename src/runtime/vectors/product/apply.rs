@@ -7,10 +7,10 @@ use super::binder::{HostRows, ProductRun, VectorBinder, lock_host_rows};
 use super::losses::mark_complete;
 use super::vector_product::{Backing, VectorProduct};
 use crate::error::{Error, Result};
-use crate::exec::Outcome;
+use crate::exec::ExecOutcome;
 use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
-use crate::runtime::devices::COMPUTE;
+use crate::runtime::devices::{COMPUTE, Submission};
 use crate::runtime::job::Scaling;
 use crate::runtime::run::{FaultReport, Planned, Round, RunReport};
 use crate::runtime::vectors::Vectors;
@@ -39,7 +39,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         x: &Vectors<T>,
         y: &mut Vectors<T>,
     ) -> Result<(Option<RunReport>, Vec<FaultReport>)> {
-        if !Arc::ptr_eq(&x.layout, &self.x) || !Arc::ptr_eq(&y.layout, &self.y) {
+        if !Arc::ptr_eq(&x.distribution, &self.x) || !Arc::ptr_eq(&y.distribution, &self.y) {
             return Err(Error::usage("X or Y belongs to another product; use the vectors of this product"));
         }
         match self.checks.is_due() {
@@ -120,8 +120,11 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
                 for (index, chunk) in prepared.plan().chunks.iter().enumerate() {
                     let operation = run.launch(index, false)?;
                     let predicted_s = chunk.predicted_s;
-                    let queued =
-                        device.submit(&part.operations, "product", COMPUTE, operation, predicted_s, &[]);
+                    let queued = device.submit(
+                        Submission::new(&part.operations, "product", COMPUTE, predicted_s),
+                        operation,
+                        &[],
+                    );
                     queued.map_err(|fault| fault.into_error(&part.name))?;
                 }
                 Ok(())
@@ -205,7 +208,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         scaling: Scaling,
         x: &Vectors<T>,
         y: &Vectors<T>,
-    ) -> Result<Outcome> {
+    ) -> Result<ExecOutcome> {
         let (mut x_guards, mut y_guards) = (lock_host_rows(x)?, lock_host_rows(y)?);
         let host = HostRows::new(&mut x_guards, &mut y_guards, &self.chunks);
         let (prepared, run) = (self.prepared()?, self.product_run(scaling, x, y)?);

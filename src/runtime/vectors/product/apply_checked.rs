@@ -13,7 +13,7 @@ use crate::kernel::check::{Applied, Checksums, ColumnSums, Operator, Terms};
 use crate::kernel::cpu::Kernels;
 use crate::kernel::scaling::scaling as rounded;
 use crate::matrix::MultiVector;
-use crate::runtime::devices::SharedDevice;
+use crate::runtime::devices::OpenDevice;
 use crate::runtime::job::{Scaling, still_wrong, wrong_chunk};
 use crate::runtime::run::{FaultReport, RunReport};
 use crate::runtime::spmm::compute_by_reference;
@@ -63,7 +63,7 @@ impl<T: Kernels> VectorProduct<'_, T> {
     /// Whether a device that has rows was found lost, or was closed since.
     fn has_lost_device(&self) -> bool {
         let parts = self.x.parts.iter().chain(&self.y.parts);
-        let is_lost = |device: &Arc<SharedDevice>| !device.is_open() || device.lock().is_lost();
+        let is_lost = |device: &Arc<OpenDevice>| !device.is_open() || device.lock().is_lost();
         parts.filter_map(|part| part.planned.as_ref()).any(is_lost)
     }
 
@@ -75,7 +75,7 @@ impl<T: Kernels> VectorProduct<'_, T> {
         x: &Vectors<T>,
         y: &Vectors<T>,
     ) -> Result<(VectorCheck, Option<MultiVector<T>>, Option<Started>)> {
-        let kept = self.check_memory.take().filter(|check| check.on_devices == x.layout.on_devices());
+        let kept = self.check_memory.take().filter(|check| check.on_devices == x.distribution.on_devices());
         let check = match kept {
             Some(check) => check,
             None => {

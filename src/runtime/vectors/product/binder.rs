@@ -31,7 +31,7 @@ impl<T: Kernels> ProductRun<'_, '_, T> {
     /// The launch of a chunk of a device. If `interior`, it reads only rows of X that the device owns.
     pub fn launch(&self, chunk: usize, interior: bool) -> Result<Operation<'static>> {
         let owned = self.chunks.get(chunk).ok_or_else(no_chunk)?;
-        let part = self.x.layout.parts.get(owned.owner).ok_or_else(no_chunk)?;
+        let part = self.x.distribution.parts.get(owned.owner).ok_or_else(no_chunk)?;
         let columns = self.prepared.plan().devices.get(part.index).map(|device| device.x);
         let first = match columns {
             Some(XPlan::Columns { first, .. }) => first.max(part.held.start),
@@ -68,7 +68,7 @@ pub fn lock_host_rows<T: Kernels>(vectors: &Vectors<T>) -> Result<HostGuards<'_,
         RowsOf::Host(data) => Ok(Some(lock(data))),
         RowsOf::Device(_) => Ok(None),
     };
-    (0..vectors.layout.parts.len()).map(guard).collect()
+    (0..vectors.distribution.parts.len()).map(guard).collect()
 }
 
 impl<'r, T: Kernels> HostRows<'r, T> {

@@ -38,11 +38,14 @@ pub(super) fn indices(rows: &Range<u64>) -> Range<usize> {
 impl<T: Kernels> Vectors<T> {
     /// The rows of each owner: its own, and the ghost rows that it received, has room for, and that no owner before it has.
     fn rows_of_owners(&self, receivers: &[Vec<usize>]) -> Vec<Vec<Range<u64>>> {
-        let own = |part: &crate::runtime::vectors::layout::Part| std::iter::once(part.own.clone()).collect();
-        let mut rows: Vec<Vec<Range<u64>>> = self.layout.parts.iter().map(own).collect();
-        let arrivals = self.layout.ranks.iter().flat_map(|ranks| &ranks.arrivals);
+        let own = |part: &crate::runtime::vectors::row_distribution::Part| {
+            std::iter::once(part.own.clone()).collect()
+        };
+        let mut rows: Vec<Vec<Range<u64>>> = self.distribution.parts.iter().map(own).collect();
+        let arrivals = self.distribution.ranks.iter().flat_map(|ranks| &ranks.arrivals);
         for (arrival, owners) in arrivals.zip(receivers) {
-            let held = owners.iter().filter_map(|&owner| Some((owner, &self.layout.parts.get(owner)?.held)));
+            let held =
+                owners.iter().filter_map(|&owner| Some((owner, &self.distribution.parts.get(owner)?.held)));
             let mut held: Vec<(usize, &Range<u64>)> = held.collect();
             held.sort_by_key(|(_, held)| held.start);
             let mut begin = arrival.rows.start;
@@ -59,7 +62,7 @@ impl<T: Kernels> Vectors<T> {
     /// The same rows in host memory.
     pub(super) fn host_values(&self, receivers: &[Vec<usize>]) -> Result<MultiVector<T>> {
         let _reading = self.reading();
-        let mut all = MultiVector::zeros(self.layout.rows as usize, self.k)?;
+        let mut all = MultiVector::zeros(self.distribution.rows as usize, self.k)?;
         for (index, ranges) in self.rows_of_owners(receivers).into_iter().enumerate() {
             for rows in ranges {
                 let to = crate::runtime::vectors::host_copy::view_rows_mut(&mut all, indices(&rows));
@@ -76,7 +79,7 @@ impl<T: Kernels> Vectors<T> {
 
     /// The own rows of values that [`Self::host_values`] returned.
     pub(super) fn own_of<'v>(&self, values: &'v MultiVector<T>) -> MultiVectorView<'v, T> {
-        values.view().rows_in(indices(&self.layout.own()))
+        values.view().rows_in(indices(&self.distribution.own()))
     }
 }
 
@@ -90,7 +93,7 @@ impl VectorCheck {
         let owners = x.rows_of_owners(receivers).into_iter().zip(y.rows_of_owners(&[]));
         let owners: Vec<OwnerRows> = owners.map(|(x, y)| OwnerRows { x, y }).collect();
         let (columns, factor) = checksums.columns();
-        let first = y.layout.own().start;
+        let first = y.distribution.own().start;
         let of_x =
             |rows: &Range<u64>| -> WeightedRange<'_> { (rows.clone(), &columns[indices(rows)], factor) };
         let of_y = |rows: &Range<u64>| -> WeightedRange<'_> {
@@ -98,14 +101,14 @@ impl VectorCheck {
             (rows.clone(), weights, 1.0)
         };
         let sums_of = |(index, owner): (usize, &OwnerRows)| {
-            let part = &x.layout.parts[index];
+            let part = &x.distribution.parts[index];
             let (x_rows, y_rows): (Vec<_>, Vec<_>) =
                 (owner.x.iter().map(of_x).collect(), owner.y.iter().map(of_y).collect());
             let make = |device| DeviceSums::new(device, &part.operations, x.k, &x_rows, &y_rows);
             part.device().map(make).transpose().map_err(|fault| fault.into_error(&part.name))
         };
         let devices = owners.iter().enumerate().map(sums_of).collect::<Result<_>>()?;
-        Ok(Self { checksums, owners, devices, on_devices: x.layout.on_devices() })
+        Ok(Self { checksums, owners, devices, on_devices: x.distribution.on_devices() })
     }
 
     fn rows(&self, of: SumOf, owner: usize) -> &[Range<u64>] {
@@ -132,7 +135,7 @@ impl VectorCheck {
         sums: &mut ColumnSums,
     ) -> Result<()> {
         let (columns, factor) = self.checksums.columns();
-        let first = vectors.layout.own().start;
+        let first = vectors.distribution.own().start;
         for (index, _) in self.devices.iter().enumerate().filter(|(_, device)| device.is_none()) {
             for rows in self.rows(of, index) {
                 let data = vectors.host_part(index)?;

@@ -8,17 +8,17 @@ use crate::device::{Description, Fault, ForeignMemory, MemoryRange, StreamHandle
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
 use crate::kernel::cpu::Kernels;
-use crate::runtime::devices::{Allocations, COMPUTE, OperationRecord, Pool, SharedDevice};
+use crate::runtime::devices::{Allocations, COMPUTE, OpenDevice, OperationRecord, Pool};
 use crate::runtime::job::Scaling;
 use crate::runtime::vectors::errors::missing_part;
 use crate::runtime::vectors::host_copy::HostCopy;
-use crate::runtime::vectors::layout::{Layout, Part};
+use crate::runtime::vectors::row_distribution::{Part, RowDistribution};
 use crate::runtime::vectors::{DevicePart, PartData, Vectors};
 use crate::work::pitch_bytes;
 
 /// The device that owns all rows.
-fn only_device(layout: &Layout) -> Result<(&Part, &Arc<SharedDevice>)> {
-    let only = match &layout.parts[..] {
+fn only_device(distribution: &RowDistribution) -> Result<(&Part, &Arc<OpenDevice>)> {
+    let only = match &distribution.parts[..] {
         [part] => part.planned.as_ref().map(|device| (part, device)),
         _ => None,
     };
@@ -115,8 +115,8 @@ impl<T: Kernels> VectorProduct<'_, T> {
 
 impl<T: Kernels> Vectors<T> {
     /// A multivector without memory for its rows.
-    fn unbound(layout: &Arc<Layout>, pool: &Arc<Pool>, k: usize) -> Result<Self> {
-        let (part, device) = only_device(layout)?;
+    fn unbound(distribution: &Arc<RowDistribution>, pool: &Arc<Pool>, k: usize) -> Result<Self> {
+        let (part, device) = only_device(distribution)?;
         let mut allocations = Allocations::on(device);
         let mut allocate = || -> std::result::Result<_, Fault> {
             Ok((allocations.allocate(1)?, allocations.allocate_pinned(1)?))
@@ -134,7 +134,7 @@ impl<T: Kernels> Vectors<T> {
         };
         let value_bytes = size_of::<T>() as u64;
         Ok(Self {
-            layout: layout.clone(),
+            distribution: distribution.clone(),
             pool: pool.clone(),
             k,
             pitch: pitch_bytes(k as u64 * value_bytes) / value_bytes,
@@ -149,16 +149,16 @@ impl<T: Kernels> Vectors<T> {
 
     /// Uses `memory` for the rows.
     fn adopt(&mut self, memory: ForeignMemory) -> Result<()> {
-        let needed_bytes = self.layout.rows * self.row_bytes();
+        let needed_bytes = self.distribution.rows * self.row_bytes();
         if memory.bytes() < needed_bytes {
             return Err(Error::usage(format!(
                 "the array has {} bytes; {} rows need {needed_bytes}",
                 memory.bytes(),
-                self.layout.rows
+                self.distribution.rows
             )));
         }
         self.changed();
-        let (part, device) = only_device(&self.layout)?;
+        let (part, device) = only_device(&self.distribution)?;
         let adopted = device.lock().device().adopt(memory);
         let adopted = adopted.map_err(|fault| fault.into_error(&part.name))?;
         if let Some(PartData::Device(held)) = self.parts.first_mut() {

@@ -10,7 +10,7 @@ use crate::plan::Item;
 use crate::runtime::run::{FaultReport, Planned, Round};
 use crate::runtime::vectors::Vectors;
 use crate::runtime::vectors::graph::CompleteMessages;
-use crate::runtime::vectors::layout::Part;
+use crate::runtime::vectors::row_distribution::Part;
 
 impl<T: Kernels> VectorProduct<'_, T> {
     /// The error of a product that was not completed because of another rank: that rank ended, aborted the job or does not answer.
@@ -104,7 +104,7 @@ impl<T: Kernels> VectorProduct<'_, T> {
         Ok(reports)
     }
 
-    /// The owner, as an index of the layout's parts, whose memory a task could not access because the owner is lost: the sender of rows
+    /// The owner, as an index of the distribution's parts, whose memory a task could not access because the owner is lost: the sender of rows
     /// that are copied, or the device that has a message between ranks.
     fn lost_owner(&self, planned: &Planned, fault: &TaskFault) -> Option<usize> {
         match planned.task(fault.task) {

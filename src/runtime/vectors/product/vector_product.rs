@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::check::VectorCheck;
 use crate::device::completion::Timeouts;
-use crate::device::{Description, Network};
+use crate::device::{Description, NetworkDevice};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
 use crate::matrix::CsrView;
@@ -22,9 +22,9 @@ use crate::runtime::vectors::exchange::{
     ArrivalMemory, DepartureMemory, Exchange, ExchangeMemory, MessageGroups, OwnedChunk, RowForm,
 };
 use crate::runtime::vectors::graph::{CompleteMessages, DirectMessages, GraphSource, Wanted};
-use crate::runtime::vectors::layout::Layout;
-use crate::runtime::vectors::owners::{Owners, layout};
+use crate::runtime::vectors::owners::{Owners, distribution};
 use crate::runtime::vectors::ranks::{Arrival, MessagesOfDevices, RankLists};
+use crate::runtime::vectors::row_distribution::RowDistribution;
 use crate::runtime::vectors::simulated::simulated_peer_copies;
 use crate::runtime::vectors::simulated_machine::SimulatedMachine;
 use crate::work::{Work, pitch_bytes};
@@ -37,8 +37,8 @@ pub(in crate::internal::runtime) struct VectorProduct<'a, T: Kernels> {
     /// Distance between rows on devices, in elements.
     pitch: u64,
     /// The owners of the rows of X, and of the rows of Y. A square matrix has the same owners of both.
-    pub(crate) x: Arc<Layout>,
-    pub(crate) y: Arc<Layout>,
+    pub(crate) x: Arc<RowDistribution>,
+    pub(crate) y: Arc<RowDistribution>,
     pub(crate) chunks: Vec<OwnedChunk>,
     pub(crate) exchange: Exchange,
     /// The messages that are packed together, and those that are stored together.
@@ -106,14 +106,14 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         check: Check,
     ) -> Result<Self> {
         prepared.timeouts.message = ranks.as_ref().map(|ranks| ranks.communicator.timeout());
-        let y = layout(prepared.plan(), prepared.timeouts, |index| prepared.device(index).cloned())?;
+        let y = distribution(prepared.plan(), prepared.timeouts, |index| prepared.device(index).cloned())?;
         for part in &y.parts {
             // The copies of A have ended; a product on vectors that were only filled comes after them too.
             if let Some(device) = part.device() {
                 device.lock().drain().map_err(|fault| fault.into_error(&part.name))?;
             }
         }
-        let build = |x: &Layout, chunks: &[OwnedChunk]| {
+        let build = |x: &RowDistribution, chunks: &[OwnedChunk]| {
             let view = prepared.matrix();
             let work = Work::spmm(&view, prepared.plan().k as usize)?;
             Ok(runtime.pool().install(|| Exchange::new(x, chunks, &work)))
@@ -125,8 +125,11 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
     /// The product of a plan for simulated devices.
     pub fn simulated(runtime: &Runtime, plan: Plan, matrix: &CsrView<'_, T>) -> Result<Self> {
         let machine = Arc::new(SimulatedMachine::new(&plan)?);
-        let y = Layout { machine: Some(machine.clone()), ..layout(&plan, Timeouts::default(), |_| None)? };
-        let build = |x: &Layout, chunks: &[OwnedChunk]| {
+        let y = RowDistribution {
+            machine: Some(machine.clone()),
+            ..distribution(&plan, Timeouts::default(), |_| None)?
+        };
+        let build = |x: &RowDistribution, chunks: &[OwnedChunk]| {
             let work = Work::spmm(matrix, plan.k as usize)?;
             Ok(runtime.pool().install(|| Exchange::new(x, chunks, &work)))
         };
@@ -185,7 +188,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
 
     /// The descriptions of all devices, the host first and the network last.
     pub fn descriptions(&self) -> Vec<Description> {
-        let network = self.ranks.as_ref().map(|_| Network::description());
+        let network = self.ranks.as_ref().map(|_| NetworkDevice::description());
         self.backing.descriptions().into_iter().chain(network).collect()
     }
 
@@ -226,7 +229,7 @@ impl<'a, T: Kernels> VectorProduct<'a, T> {
         }
     }
 
-    pub(crate) fn network(&self) -> Option<MutexGuard<'_, Network>> {
+    pub(crate) fn network(&self) -> Option<MutexGuard<'_, NetworkDevice>> {
         let ranks = self.ranks.as_ref()?;
         Some(ranks.network.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -10,7 +10,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use crate::device::Network;
+use crate::device::NetworkDevice;
 use crate::device::network::Communicator;
 use crate::runtime::Runtime;
 
@@ -32,7 +32,7 @@ pub struct RankLists {
     /// The runtime of this rank.
     pub runtime: Runtime,
     /// The network of this rank.
-    pub network: Arc<Mutex<Network>>,
+    pub network: Arc<Mutex<NetworkDevice>>,
     /// Whether messages may be in the memory of devices.
     pub direct: bool,
     /// The own rows of X.

@@ -4,12 +4,12 @@ use std::sync::PoisonError;
 
 use super::reduction::{Reduction, ReductionBinder, Shape};
 use super::rows::RankRows;
-use crate::device::Network;
+use crate::device::NetworkDevice;
 use crate::device::completion::Timeouts;
 use crate::device::network::Call;
 use crate::error::{Error, Result};
 use crate::graph::DeviceId;
-use crate::runtime::run::{OpenDevices, Round};
+use crate::runtime::run::{PlanDevices, Round};
 use crate::runtime::vectors::errors::misuse;
 
 impl RankRows {
@@ -44,10 +44,11 @@ impl RankRows {
         };
         let mut binder = ReductionBinder { planned, partials, own: rank, add: Some(Box::new(add)) };
         let mut network = reductions.network.lock().unwrap_or_else(PoisonError::into_inner);
-        let (devices, pool) = (OpenDevices::new(network.clock(), Vec::new()), reductions.runtime.pool());
+        let (devices, pool) = (PlanDevices::new(network.clock(), Vec::new()), reductions.runtime.pool());
         network.begin(call);
         let timeouts = Timeouts { message: Some(network.timeout()), ..Timeouts::default() };
-        let outcome = devices.lock().run(pool, planned, &mut binder, Some(&mut network), None, timeouts);
+        let options = pool.exec_options(None, timeouts);
+        let outcome = devices.lock().run(pool, planned, &mut binder, Some(&mut network), &options);
         let round = match outcome {
             Ok(outcome) => Round { planned: planned.clone(), outcome },
             Err(error) => {
@@ -66,7 +67,7 @@ impl RankRows {
     }
 
     /// The error of a graph that was not completed: of another rank, or of a job.
-    fn failure(&self, network: &mut Network, round: &Round) -> Error {
+    fn failure(&self, network: &mut NetworkDevice, round: &Round) -> Error {
         let (error, waits_for) = network.abandon();
         let of_host = round.outcome.faults.iter().find(|fault| fault.device == DeviceId::HOST);
         match (error, of_host, round.outcome.faults.first()) {

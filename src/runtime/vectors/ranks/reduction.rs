@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use crate::device::{Cpu, Description, MessageBytes, Network, Operation, Pinned, RankMessage};
+use crate::device::{Cpu, Description, MessageBytes, NetworkDevice, Operation, Pinned, RankMessage};
 use crate::error::{Error, Result};
 use crate::exec::{Binder, HeldSlots};
 use crate::graph::{Access, Demand, DeviceId, GraphBuilder, Role, Task, TaskId, TaskKind};
@@ -24,7 +24,7 @@ pub struct Reductions {
     /// For each rank the rows of each of its owners, in the numbers of the whole multivector.
     pub owners: Vec<Vec<Range<u64>>>,
     pub runtime: Runtime,
-    pub network: Arc<Mutex<Network>>,
+    pub network: Arc<Mutex<NetworkDevice>>,
     /// The plan of the product, and the devices of a reduction, for traces.
     pub traced: (Arc<Plan>, Arc<[Description]>),
     pub(super) made: Mutex<Vec<(Shape, Reduction)>>,
@@ -62,10 +62,10 @@ impl Reductions {
     pub fn new(
         owners: Vec<Vec<Range<u64>>>,
         runtime: Runtime,
-        network: Arc<Mutex<Network>>,
+        network: Arc<Mutex<NetworkDevice>>,
         plan: &Plan,
     ) -> Self {
-        let devices = [Cpu::description(), Network::description()];
+        let devices = [Cpu::description(), NetworkDevice::description()];
         let traced = (Arc::new(plan.clone()), devices.into());
         Self { owners, runtime, network, traced, made: Mutex::default() }
     }

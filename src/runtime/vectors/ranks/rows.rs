@@ -11,7 +11,7 @@ use crate::device::network::Communicator;
 pub struct RankRows {
     /// The ranks.
     pub communicator: Arc<dyn Communicator>,
-    /// The own rows, in the numbers of the layout.
+    /// The own rows, in the numbers of the distribution.
     pub own: Range<u64>,
     /// The own rows, in the numbers of the whole multivector.
     pub span: Span,
@@ -43,12 +43,12 @@ pub struct Arrival {
 /// A message to another rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Departure {
-    /// The owner of the rows, as an index of the layout's parts.
+    /// The owner of the rows, as an index of the distribution's parts.
     pub from: usize,
     /// The other rank.
     pub rank: usize,
     /// The number of the message among those of the same sender and receiver.
     pub tag: u32,
-    /// The rows, ascending, in the numbers of the layout.
+    /// The rows, ascending, in the numbers of the distribution.
     pub rows: Vec<u32>,
 }

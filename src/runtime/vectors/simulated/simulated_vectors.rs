@@ -13,8 +13,8 @@ use crate::plan::Plan;
 use crate::runtime::run::{Planned, Round, RunReport};
 use crate::runtime::vectors::exchange::{Exchange, MessageGroups, OwnedChunk};
 use crate::runtime::vectors::graph::{CompleteMessages, DirectMessages, GraphSource, Wanted};
-use crate::runtime::vectors::layout::Layout;
-use crate::runtime::vectors::owners::{Owners, layout};
+use crate::runtime::vectors::owners::{Owners, distribution};
+use crate::runtime::vectors::row_distribution::RowDistribution;
 use crate::runtime::vectors::simulated_machine::SimulatedMachine;
 use crate::runtime::vectors::simulated_memory::SimulatedMemory;
 use crate::work::Work;
@@ -55,19 +55,15 @@ pub struct TimeParts {
     pub network_bytes: u64,
 }
 
-impl TimeParts {
-    /// The share of the product in which the exchange is not hidden behind kernels.
-    pub fn exposed_share(&self) -> f64 {
-        (self.packing_s + self.bandwidth_s + self.latency_s) / self.product_s.max(f64::MIN_POSITIVE)
-    }
-}
-
 impl SimulatedVectors {
     /// The product of a plan for vectors that stay on simulated devices. Runs in the rayon pool that calls it.
     pub fn new(plan: Plan, work: &Work<'_>) -> Result<Self> {
         let machine = Arc::new(SimulatedMachine::new(&plan)?);
-        let y = Layout { machine: Some(machine.clone()), ..layout(&plan, Timeouts::default(), |_| None)? };
-        let build = |x: &Layout, chunks: &[OwnedChunk]| Ok(Exchange::new(x, chunks, work));
+        let y = RowDistribution {
+            machine: Some(machine.clone()),
+            ..distribution(&plan, Timeouts::default(), |_| None)?
+        };
+        let build = |x: &RowDistribution, chunks: &[OwnedChunk]| Ok(Exchange::new(x, chunks, work));
         let owners = Owners::new(&plan, y, None, build)?;
         // X and Y must fit.
         let _memory = [

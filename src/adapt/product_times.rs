@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::course::{Course, Processors};
+use super::processor_choice::{ProcessorChoice, Processors};
 use crate::files;
 use crate::matrix::Dtype;
 use crate::work::Fingerprint;
 
 /// What identifies a product on a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LearnedKey {
+pub struct ProductKey {
     /// The matrix.
     pub matrix: Fingerprint,
     /// Columns of X.
@@ -32,24 +32,24 @@ pub struct LearnedKey {
 
 /// The measured times of a product.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Learned {
+pub struct ProductTimes {
     /// The product.
-    pub key: LearnedKey,
+    pub key: ProductKey,
     /// Steady-state seconds by processors.
     pub seconds: Vec<(Processors, f64)>,
 }
 
-impl Learned {
+impl ProductTimes {
     /// The remembered seconds with these processors.
     pub fn seconds(&self, processors: Processors) -> Option<f64> {
         self.seconds.iter().find(|(of, _)| *of == processors).map(|(_, seconds)| *seconds)
     }
 
-    /// Updates the times by those that `course` measured. Returns whether any changed by more than a twentieth.
-    pub fn update(&mut self, course: &Course) -> bool {
+    /// Updates the times by those that `choice` measured. Returns whether any changed by more than a twentieth.
+    pub fn update(&mut self, choice: &ProcessorChoice) -> bool {
         let mut changed = false;
         for processors in [Processors::Cpu, Processors::Gpu, Processors::Both] {
-            let Some(seconds) = course.alternative(processors).and_then(|one| one.steady_state_s()) else {
+            let Some(seconds) = choice.alternative(processors).and_then(|one| one.steady_state_s()) else {
                 continue;
             };
             let before = self.seconds(processors);
@@ -61,11 +61,11 @@ impl Learned {
     }
 
     /// What was remembered of the product `key`; nothing known otherwise.
-    pub fn load(key: LearnedKey) -> Self {
+    pub fn load(key: ProductKey) -> Self {
         Self::load_from(cache_folder().as_deref(), key)
     }
 
-    fn load_from(folder: Option<&Path>, key: LearnedKey) -> Self {
+    fn load_from(folder: Option<&Path>, key: ProductKey) -> Self {
         let read = || {
             let found: Self =
                 serde_json::from_slice(&files::read_regular(&path(folder?, &key)?).ok()?).ok()?;
@@ -95,7 +95,7 @@ impl Learned {
     }
 }
 
-fn path(folder: &Path, key: &LearnedKey) -> Option<PathBuf> {
+fn path(folder: &Path, key: &ProductKey) -> Option<PathBuf> {
     let hash = xxh3_64(&serde_json::to_vec(key).ok()?);
     Some(folder.join("learned").join(format!("{hash:016x}.json")))
 }
@@ -109,15 +109,15 @@ pub(super) fn cache_folder() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::course::Alternative;
+    use super::super::processor_choice::Alternative;
     use super::*;
 
     const CPU_S: f64 = 0.010;
     const GPU_S: f64 = 0.012;
     const OPENING_S: f64 = 0.3;
 
-    fn key() -> LearnedKey {
-        LearnedKey {
+    fn key() -> ProductKey {
+        ProductKey {
             matrix: Fingerprint { kind: "spmm".into(), rows: 5, cols: 6, entries: 7, hash: "0011".into() },
             k: 8,
             dtype: Dtype::F64,
@@ -127,25 +127,25 @@ mod tests {
         }
     }
 
-    /// A course that measured the CPU and the GPUs, and found the CPU faster than predicted.
-    fn measured() -> Course {
-        let mut course = Course::new(Some(1000));
+    /// A choice that measured the CPU and the GPUs, and found the CPU faster than predicted.
+    fn measured() -> ProcessorChoice {
+        let mut choice = ProcessorChoice::new(Some(1000));
         for (processors, seconds) in [(Processors::Gpu, GPU_S), (Processors::Cpu, CPU_S)] {
-            course.propose(Alternative::new(processors, 5.0 * seconds, 0.1, None));
-            course.change_to(processors);
-            (0..5).for_each(|_| course.record(seconds));
+            choice.propose(Alternative::new(processors, 5.0 * seconds, 0.1, None));
+            choice.change_to(processors);
+            (0..5).for_each(|_| choice.record(seconds));
         }
-        course
+        choice
     }
 
     #[test]
     fn a_second_process_starts_where_the_first_ended() {
         let folder = tempfile::tempdir().unwrap();
-        let mut first = Learned::load_from(Some(folder.path()), key());
+        let mut first = ProductTimes::load_from(Some(folder.path()), key());
         assert!(first.seconds.is_empty());
         assert!(first.update(&measured()));
         first.save_in(folder.path());
-        let second = Learned::load_from(Some(folder.path()), key());
+        let second = ProductTimes::load_from(Some(folder.path()), key());
         assert_eq!(second.seconds(Processors::Cpu), Some(CPU_S));
         assert_eq!(second.seconds(Processors::Gpu), Some(GPU_S));
         assert_eq!(second.seconds(Processors::Both), None);
@@ -153,35 +153,35 @@ mod tests {
         // The model predicts that the GPUs are ten times faster; the first process measured that they are slower.
         for (remembered, pays) in [(None, true), (second.seconds(Processors::Gpu), false)] {
             let cpu_s = remembered.and(second.seconds(Processors::Cpu));
-            let mut course = Course::new(Some(1000));
-            course.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, cpu_s));
+            let mut choice = ProcessorChoice::new(Some(1000));
+            choice.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, cpu_s));
             let predicted_s = 0.1 * CPU_S;
-            assert_eq!(course.may_pay(OPENING_S, remembered.unwrap_or(predicted_s)), pays);
-            course.propose(Alternative::new(Processors::Gpu, predicted_s, 0.1, remembered));
-            assert_eq!(course.next() == Some(Processors::Gpu), pays);
+            assert_eq!(choice.may_pay(OPENING_S, remembered.unwrap_or(predicted_s)), pays);
+            choice.propose(Alternative::new(Processors::Gpu, predicted_s, 0.1, remembered));
+            assert_eq!(choice.next() == Some(Processors::Gpu), pays);
         }
     }
 
     #[test]
     fn times_are_stored_again_only_if_they_changed() {
-        let mut learned = Learned { key: key(), seconds: Vec::new() };
-        assert!(learned.update(&measured()));
-        assert!(!learned.update(&measured()));
-        learned.seconds[0].1 *= 1.1;
-        assert!(learned.update(&measured()));
-        assert!(!learned.update(&Course::new(None)), "nothing was measured");
+        let mut times = ProductTimes { key: key(), seconds: Vec::new() };
+        assert!(times.update(&measured()));
+        assert!(!times.update(&measured()));
+        times.seconds[0].1 *= 1.1;
+        assert!(times.update(&measured()));
+        assert!(!times.update(&ProcessorChoice::new(None)), "nothing was measured");
     }
 
     #[test]
     fn a_damaged_or_foreign_file_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
-        let mut learned = Learned { key: key(), seconds: Vec::new() };
-        learned.update(&measured());
-        learned.save_in(folder.path());
-        let load = |key: LearnedKey| Learned::load_from(Some(folder.path()), key);
-        assert_eq!(load(key()), learned);
-        assert!(load(LearnedKey { k: 9, ..key() }).seconds.is_empty());
-        assert!(load(LearnedKey { program: "1.1".into(), ..key() }).seconds.is_empty());
+        let mut times = ProductTimes { key: key(), seconds: Vec::new() };
+        times.update(&measured());
+        times.save_in(folder.path());
+        let load = |key: ProductKey| ProductTimes::load_from(Some(folder.path()), key);
+        assert_eq!(load(key()), times);
+        assert!(load(ProductKey { k: 9, ..key() }).seconds.is_empty());
+        assert!(load(ProductKey { program: "1.1".into(), ..key() }).seconds.is_empty());
 
         let path = path(folder.path(), &key()).unwrap();
         let intact = std::fs::read_to_string(&path).unwrap();
@@ -199,7 +199,7 @@ mod tests {
             std::fs::write(&path, &text).unwrap();
             assert!(load(key()).seconds.is_empty(), "{text}");
         }
-        assert!(Learned::load_from(None, key()).seconds.is_empty(), "without a folder nothing is known");
+        assert!(ProductTimes::load_from(None, key()).seconds.is_empty(), "without a folder nothing is known");
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
-        Learned { key: key(), seconds: vec![(Processors::Cpu, CPU_S)] }.save_in(&file);
-        assert!(Learned::load_from(Some(&file), key()).seconds.is_empty());
+        ProductTimes { key: key(), seconds: vec![(Processors::Cpu, CPU_S)] }.save_in(&file);
+        assert!(ProductTimes::load_from(Some(&file), key()).seconds.is_empty());
     }
 }

@@ -20,24 +20,24 @@ const LEARNING_RATE: f64 = 0.3;
 /// Factors are clamped to this and its inverse.
 const MAX_FACTOR: f64 = 4.0;
 
-/// Learned factors of all devices.
+/// ProductTimes factors of all devices.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Refined {
+pub struct LearnedFactors {
     #[serde(default, rename = "device")]
-    devices: Vec<RefinedDevice>,
+    devices: Vec<DeviceFactor>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RefinedDevice {
+struct DeviceFactor {
     name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     threads: Option<u32>,
     factor: f64,
 }
 
-impl Refined {
+impl LearnedFactors {
     /// Its path: `model.refined.toml` beside `model.toml`.
     pub fn beside(model: &Path) -> PathBuf {
         model.with_extension("refined.toml")
@@ -88,7 +88,7 @@ impl Refined {
         let known =
             self.devices.iter().position(|device| (device.name.as_str(), device.threads) == (name, threads));
         let place = known.unwrap_or_else(|| {
-            self.devices.push(RefinedDevice { name: name.into(), threads, factor: 1.0 });
+            self.devices.push(DeviceFactor { name: name.into(), threads, factor: 1.0 });
             self.devices.len() - 1
         });
         if let Some(device) = self.devices.get_mut(place) {
@@ -111,22 +111,22 @@ mod tests {
 
     #[test]
     fn predictions_converge_to_measured_times() {
-        let (mut refined, mut profile) = (Refined::default(), cpu_profile(2, 1 << 30).unwrap());
+        let (mut factors, mut profile) = (LearnedFactors::default(), cpu_profile(2, 1 << 30).unwrap());
         let form = Form::cpu(KernelId::CpuCsr);
         let load = Load { rows: 1000, entries: 9000, k: 8, ..Load::default() };
         let predicted = |profile: &Profile| profile.kernel_s(&load) * profile.correction(&form);
         let truth = 2.0 * predicted(&profile);
         for _ in 0..30 {
-            refined.learn(&profile, 2, truth / predicted(&profile));
-            refined.apply(&mut profile, 2);
+            factors.learn(&profile, 2, truth / predicted(&profile));
+            factors.apply(&mut profile, 2);
         }
         assert!((predicted(&profile) / truth - 1.0).abs() < 0.01);
         let mut other = cpu_profile(4, 1 << 30).unwrap();
-        refined.apply(&mut other, 4);
+        factors.apply(&mut other, 4);
         assert!(other.corrections.is_empty(), "another number of threads is another device");
-        refined.learn(&profile, 2, f64::NAN);
-        refined.learn(&profile, 2, 1e9);
-        refined.apply(&mut profile, 2);
+        factors.learn(&profile, 2, f64::NAN);
+        factors.learn(&profile, 2, 1e9);
+        factors.apply(&mut profile, 2);
         assert!(profile.corrections[0].factor <= MAX_FACTOR);
     }
 
@@ -134,9 +134,9 @@ mod tests {
     fn what_a_run_learns_does_not_change_which_kernel_is_fastest() {
         let mut profile = preset("h200").unwrap().gpus.remove(0);
         let forms = [KernelId::Hybrid, KernelId::RowGroups, KernelId::CsrRuns].map(Form::cpu);
-        let mut refined = Refined::default();
-        refined.learn(&profile, 1, 1.5);
-        refined.apply(&mut profile, 1);
+        let mut factors = LearnedFactors::default();
+        factors.learn(&profile, 1, 1.5);
+        factors.apply(&mut profile, 1);
         let factors = forms.map(|form| profile.correction(&form));
         assert!(factors[0] > 1.1 && factors.iter().all(|factor| *factor == factors[0]), "{factors:?}");
     }
@@ -144,19 +144,19 @@ mod tests {
     #[test]
     fn factors_are_saved_and_a_damaged_file_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
-        let path = Refined::beside(&folder.path().join("model.toml"));
-        assert_eq!(Refined::load(&path), Refined::default());
-        let mut refined = Refined::default();
-        refined.learn(&cpu_profile(2, 1 << 30).unwrap(), 2, 1.5);
-        refined.save(&path).unwrap();
-        assert_eq!(Refined::load(&path), refined);
+        let path = LearnedFactors::beside(&folder.path().join("model.toml"));
+        assert_eq!(LearnedFactors::load(&path), LearnedFactors::default());
+        let mut factors = LearnedFactors::default();
+        factors.learn(&cpu_profile(2, 1 << 30).unwrap(), 2, 1.5);
+        factors.save(&path).unwrap();
+        assert_eq!(LearnedFactors::load(&path), factors);
         let text = std::fs::read_to_string(&path).unwrap();
         let number = text.split("= ").last().unwrap().trim();
         for wrong in ["0.0", "-5.0", "nan", "inf", "1e9"] {
             std::fs::write(&path, text.replace(number, wrong)).unwrap();
-            assert_eq!(Refined::load(&path), Refined::default(), "{wrong}");
+            assert_eq!(LearnedFactors::load(&path), LearnedFactors::default(), "{wrong}");
         }
         std::fs::write(&path, "no such thing").unwrap();
-        assert_eq!(Refined::load(&path), Refined::default());
+        assert_eq!(LearnedFactors::load(&path), LearnedFactors::default());
     }
 }

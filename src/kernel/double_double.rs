@@ -5,7 +5,7 @@
 
 /// A double-double number `high + low`, with `low` at most half a unit in the last place of `high`.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Doubled {
+pub(super) struct DoubleDouble {
     high: f64,
     low: f64,
 }
@@ -43,7 +43,7 @@ fn two_product(a: f64, b: f64) -> (f64, f64) {
     (product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low)
 }
 
-impl Doubled {
+impl DoubleDouble {
     /// `self + a * b`.
     #[inline(always)]
     pub fn add_product(self, a: f64, b: f64) -> Self {
@@ -92,29 +92,30 @@ mod tests {
     fn digits_below_double_precision_are_kept() {
         // (1 + 2^-52)(1 - 2^-52) - 1 = -2^-104, invisible to doubles.
         let e = f64::EPSILON;
-        let sum = Doubled::default().add_product(1.0, -1.0).add_product(1.0 + e, 1.0 - e);
+        let sum = DoubleDouble::default().add_product(1.0, -1.0).add_product(1.0 + e, 1.0 - e);
         assert_eq!(sum.value(), -e * e);
     }
 
     #[test]
     fn cancelling_large_terms_leave_the_small_one() {
-        let sum = Doubled::default().add_product(1e16, 1.0).add_product(1.0, 1.0).add_product(-1e16, 1.0);
+        let sum =
+            DoubleDouble::default().add_product(1e16, 1.0).add_product(1.0, 1.0).add_product(-1e16, 1.0);
         assert_eq!(sum.value(), 1.0);
         assert_eq!(sum.distance(1.5), 0.5);
     }
 
     #[test]
     fn quotients_and_differences_keep_digits_below_double_precision() {
-        let third = Doubled::default().add_product(1.0, 1.0).divided(3.0);
+        let third = DoubleDouble::default().add_product(1.0, 1.0).divided(3.0);
         assert!(third.times(3.0).distance(1.0) < 1e-31);
         let (difference, rest) = third.subtracted_from(1.0);
-        let twice = Doubled::default().add_product(difference, 1.5).add_product(rest, 1.5);
+        let twice = DoubleDouble::default().add_product(difference, 1.5).add_product(rest, 1.5);
         assert!(twice.distance(1.0) < 1e-31, "{}", twice.distance(1.0));
     }
 
     #[test]
     fn products_near_the_largest_number_stay_finite() {
-        let sum = Doubled::default().add_product(1e300, 1e7).add_product(-1e300, 1e7);
+        let sum = DoubleDouble::default().add_product(1e300, 1e7).add_product(-1e300, 1e7);
         assert_eq!(sum.value(), 0.0);
     }
 }

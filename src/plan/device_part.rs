@@ -30,7 +30,7 @@ pub(super) struct KnownChunks {
 }
 
 /// The part of one device.
-pub(super) struct Part {
+pub(super) struct DevicePart {
     pub chunks: Rc<DeviceChunks>,
     pub x: XChoice,
     pub registered: Registered,

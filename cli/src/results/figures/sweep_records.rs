@@ -4,12 +4,12 @@ use crate::results::config::{Subject, Sweep};
 use crate::results::record::{Measured, Record};
 
 /// The records of one sweep, with and without times.
-pub struct Swept<'a> {
+pub struct SweepRecords<'a> {
     pub sweep: &'a Sweep,
     pub records: Vec<&'a Record>,
 }
 
-impl<'a> Swept<'a> {
+impl<'a> SweepRecords<'a> {
     /// The records with times of verified results.
     pub fn timed(&self) -> impl Iterator<Item = &'a Record> {
         self.records.iter().copied().filter(|record| record.verified_s().is_some())

@@ -7,7 +7,7 @@ use crate::matrix::{Csr, MatrixInfo, Scalar};
 
 /// The rows of a matrix that belong to this rank.
 #[derive(Debug)]
-pub struct RankRows<T: Scalar> {
+pub struct RankMatrix<T: Scalar> {
     /// The rows of this rank, with the columns of the whole matrix.
     pub matrix: Csr<T>,
     /// The first row of each rank, and the number of rows.
@@ -22,7 +22,7 @@ pub struct RankRows<T: Scalar> {
     pub cache: Option<CacheRows>,
 }
 
-impl<T: Scalar> RankRows<T> {
+impl<T: Scalar> RankMatrix<T> {
     /// Number of rows of the whole matrix.
     pub fn rows(&self) -> u64 {
         self.boundaries.last().copied().unwrap_or(0)

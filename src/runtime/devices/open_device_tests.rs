@@ -9,7 +9,7 @@ use crate::device::{
     StreamHandle,
 };
 use crate::graph::Demand;
-use crate::runtime::devices::{Allocations, COMPUTE, MemoryUse, UPLOAD};
+use crate::runtime::devices::{Allocations, COMPUTE, MemoryUse, Submission, UPLOAD};
 
 /// What a [`WithStream`] was asked, and what it answers.
 #[derive(Default)]
@@ -98,12 +98,12 @@ impl<'run> Device<'run> for WithStream {
     fn close(&mut self) {}
 }
 
-fn shared() -> (Arc<SharedDevice>, Arc<Script>) {
+fn shared() -> (Arc<OpenDevice>, Arc<Script>) {
     let script = Arc::new(Script::default());
     let description =
         Description { name: "cuda:0".into(), memory_bytes: None, lanes: Vec::new(), stream_ordered: true };
-    let device: AnyDevice = Box::new(WithStream { description, script: script.clone(), allocated: 0 });
-    (Arc::new(SharedDevice::new(device, Reports::new(DeviceId::HOST, unbounded().0))), script)
+    let device: BoxedDevice = Box::new(WithStream { description, script: script.clone(), allocated: 0 });
+    (Arc::new(OpenDevice::new(device, Reports::new(DeviceId::HOST, unbounded().0))), script)
 }
 
 #[allow(unsafe_code)]
@@ -138,7 +138,7 @@ fn a_stream_that_never_ends_is_an_error_of_each_call_that_needs_the_device_and_d
     let owner = Arc::new(OperationOwner::default());
     let pass = || (Operation::Pass, 0.0);
     let errors = [
-        device.submit(&owner, "fill", COMPUTE, Operation::Pass, 0.0, &[]).map(drop),
+        device.submit(Submission::new(&owner, "fill", COMPUTE, 0.0), Operation::Pass, &[]).map(drop),
         device.run(Timeouts::default(), "weights", UPLOAD, [pass()]),
         device.last_issued_ns().map(drop),
         device.drain(),

@@ -12,16 +12,16 @@ use crate::kernel::Processor;
 use crate::plan::{Mode, Plan, PlanRequest, XPlan, make};
 use crate::runtime::Runtime;
 use crate::runtime::devices::{LayoutKey, MemoryUse};
-use crate::runtime::run::{FaultReport, LockedDevices, OpenDevices, Planned};
+use crate::runtime::run::{FaultReport, LockedDevices, PlanDevices, Planned};
 use crate::work::HeldRows;
 
 /// The task of a fault report where a device has no memory.
 const ALLOCATION: &str = "allocation";
 
 /// Open devices and their allocated memory.
-pub struct Opened<J: Job> {
+pub struct JobDevices<J: Job> {
     /// The devices.
-    pub devices: OpenDevices,
+    pub devices: PlanDevices,
     /// For each device of the plan its memory; `None` for the host.
     pub accelerators: Vec<Option<Accelerator>>,
     /// The parts of A that are copied in place.
@@ -46,7 +46,7 @@ pub struct OpenedPlan<J: Job> {
     /// The job.
     pub job: J,
     /// The devices.
-    pub opened: Opened<J>,
+    pub opened: JobDevices<J>,
     /// Faults while opening: devices that got a smaller budget, were left out or refused a registration.
     pub faults: Vec<FaultReport>,
     /// Seconds that planning took.
@@ -91,7 +91,7 @@ pub fn open<J: Job>(
                 continue;
             }
         }
-        let OpenFailure { device, fault, refused } = match Opened::new(&job, runtime, keeps)? {
+        let OpenFailure { device, fault, refused } = match JobDevices::new(&job, runtime, keeps)? {
             Ok(opened) => return Ok(OpenedPlan { job, opened, faults, plan_s }),
             Err(failure) => failure,
         };
@@ -155,7 +155,7 @@ pub fn open_planned<J: Job>(
     job: impl FnOnce() -> Result<J> + Send,
 ) -> Result<OpenedPlan<J>> {
     let job = runtime.pool().install(job)?;
-    match Opened::new(&job, runtime, Keeps::Operands)? {
+    match JobDevices::new(&job, runtime, Keeps::Operands)? {
         Ok(opened) => Ok(OpenedPlan { job, opened, faults: Vec::new(), plan_s: 0.0 }),
         Err(OpenFailure { device, fault, .. }) => Err(fault.into_error(&job.plan().devices[device].name)),
     }
@@ -171,7 +171,7 @@ pub(super) fn registration_refused(device: &str, fault: Fault) -> FaultReport {
     }
 }
 
-impl<J: Job> Opened<J> {
+impl<J: Job> JobDevices<J> {
     fn new(job: &J, runtime: &Runtime, keeps: Keeps) -> Result<std::result::Result<Self, OpenFailure>> {
         let plan = job.plan();
         let devices = runtime.open_devices(plan)?;

@@ -4,8 +4,8 @@ use crate::device::{CudaOptions, Device, EmulatedOptions, Reports};
 use crate::error::{Error, Result};
 use crate::trace::Clock;
 
-/// A device that stays open between runs.
-pub type AnyDevice = Box<dyn for<'run> Device<'run> + Send>;
+/// A device of any back end that stays open between runs.
+pub type BoxedDevice = Box<dyn for<'run> Device<'run> + Send>;
 
 /// Opens the device named `name`, a CUDA or an emulated one, with the options of its kind.
 pub fn open_device(
@@ -14,7 +14,7 @@ pub fn open_device(
     cuda: CudaOptions,
     clock: Clock,
     reports: Reports,
-) -> Result<AnyDevice> {
+) -> Result<BoxedDevice> {
     if name.starts_with("cuda:") {
         return open_cuda(name, cuda, clock, reports);
     }
@@ -27,23 +27,28 @@ pub fn open_device(
 }
 
 #[cfg(feature = "cuda")]
-fn open_cuda(name: &str, options: CudaOptions, clock: Clock, reports: Reports) -> Result<AnyDevice> {
+fn open_cuda(name: &str, options: CudaOptions, clock: Clock, reports: Reports) -> Result<BoxedDevice> {
     let device = crate::device::CudaDevice::open(name, options, clock, reports);
     Ok(Box::new(device.map_err(|fault| fault.into_error(name))?))
 }
 
 #[cfg(not(feature = "cuda"))]
-fn open_cuda(name: &str, _: CudaOptions, _: Clock, _: Reports) -> Result<AnyDevice> {
+fn open_cuda(name: &str, _: CudaOptions, _: Clock, _: Reports) -> Result<BoxedDevice> {
     Err(Error::device(name, crate::device::cuda::ABSENT).advise([crate::error::Advice::CudaBuild]))
 }
 
 #[cfg(feature = "emulator")]
-fn open_emulated(name: &str, options: EmulatedOptions, clock: Clock, reports: Reports) -> Result<AnyDevice> {
+fn open_emulated(
+    name: &str,
+    options: EmulatedOptions,
+    clock: Clock,
+    reports: Reports,
+) -> Result<BoxedDevice> {
     let device = crate::device::EmulatedDevice::open(name, options, clock, reports);
     Ok(Box::new(device.map_err(|fault| fault.into_error(name))?))
 }
 
 #[cfg(not(feature = "emulator"))]
-fn open_emulated(name: &str, _: EmulatedOptions, _: Clock, _: Reports) -> Result<AnyDevice> {
+fn open_emulated(name: &str, _: EmulatedOptions, _: Clock, _: Reports) -> Result<BoxedDevice> {
     Err(Error::device(name, "this build has no emulator").advise([crate::error::Advice::EmulatorBuild]))
 }

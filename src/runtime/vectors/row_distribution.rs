@@ -7,14 +7,14 @@ use super::ranks::RankRows;
 use super::simulated_machine::SimulatedMachine;
 use crate::device::completion::OperationOwner;
 use crate::graph::DeviceId;
-use crate::runtime::devices::SharedDevice;
+use crate::runtime::devices::OpenDevice;
 use crate::work::owned_rows_of_x;
 
 /// One owner of rows.
 #[derive(Clone)]
 pub struct Part {
     /// The device that was planned; `None` for the host.
-    pub planned: Option<Arc<SharedDevice>>,
+    pub planned: Option<Arc<OpenDevice>>,
     /// Its index in the plan.
     pub index: usize,
     /// The rows that it owns.
@@ -33,7 +33,7 @@ pub struct Part {
 
 impl Part {
     /// The device; `None` for the host, which also has the rows of a lost device.
-    pub fn device(&self) -> Option<&Arc<SharedDevice>> {
+    pub fn device(&self) -> Option<&Arc<OpenDevice>> {
         self.planned.as_ref().filter(|device| device.is_open())
     }
 
@@ -76,7 +76,7 @@ impl Part {
 
 /// The owners of all rows, in the order of rows.
 #[derive(Clone)]
-pub struct Layout {
+pub struct RowDistribution {
     /// Number of rows, copies of the rows of other ranks included.
     pub rows: u64,
     /// The owners; together they own every row of this rank once.
@@ -98,7 +98,7 @@ pub enum Source {
     Rank(usize),
 }
 
-impl Layout {
+impl RowDistribution {
     /// The rows that this rank owns.
     pub fn own(&self) -> Range<u64> {
         self.ranks.as_ref().map_or(0..self.rows, |ranks| ranks.own.clone())

@@ -12,7 +12,7 @@ const DEFAULT_K: usize = 32;
 
 /// Rows of X by their numbers.
 #[derive(Debug)]
-pub enum XRows {
+pub enum RankX {
     /// Random numbers of a seed.
     Random(u64),
     /// Ones.
@@ -21,7 +21,7 @@ pub enum XRows {
     Npy(Box<NpyRows>),
 }
 
-impl XRows {
+impl RankX {
     /// X of the flags; no file but `.npy` can be read by rows.
     pub fn open(source: &XSource, seed: u64) -> Result<Self> {
         match source {

@@ -112,7 +112,7 @@ impl Alternative {
 
 /// The ways to compute a product, with their predicted and measured times, and the products so far.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Course {
+pub struct ProcessorChoice {
     /// Number of products in all; `None` where the caller does not know it.
     uses: Option<u64>,
     done: u64,
@@ -123,8 +123,8 @@ pub struct Course {
     is_first: bool,
 }
 
-impl Course {
-    /// A course of `uses` products; `None` for an unknown number.
+impl ProcessorChoice {
+    /// The choice for `uses` products; `None` for an unknown number.
     pub fn new(uses: Option<u64>) -> Self {
         Self { uses, done: 0, spent_s: 0.0, alternatives: Vec::new(), current: None, is_first: false }
     }
@@ -303,29 +303,29 @@ mod tests {
 
     /// Runs `count` products in simulated time, with a GPU that is proposed once `opening_s` have passed. Returns the total time.
     fn total_s(uses: Option<u64>, count: u64, cpu_s: f64, gpu_s: f64, opening_s: f64, set_up_s: f64) -> f64 {
-        let mut course = Course::new(uses);
-        course.propose(Alternative::new(Processors::Cpu, cpu_s, 0.0, None));
+        let mut choice = ProcessorChoice::new(uses);
+        choice.propose(Alternative::new(Processors::Cpu, cpu_s, 0.0, None));
         let (mut now_s, mut opened_at) = (0.0, None);
         for _ in 0..count {
-            let pays = || course.knows_cpu(opening_s) && course.may_pay(opening_s + set_up_s, gpu_s);
+            let pays = || choice.knows_cpu(opening_s) && choice.may_pay(opening_s + set_up_s, gpu_s);
             if opened_at.is_none() && pays() {
                 opened_at = Some(now_s + opening_s);
             }
-            if let Some(at) = opened_at.filter(|_| course.waits(opening_s)) {
+            if let Some(at) = opened_at.filter(|_| choice.waits(opening_s)) {
                 now_s = f64::max(now_s, at);
             }
-            if opened_at.is_some_and(|at| now_s >= at) && course.alternative(Processors::Gpu).is_none() {
-                course.propose(Alternative::new(Processors::Gpu, gpu_s, set_up_s, None));
+            if opened_at.is_some_and(|at| now_s >= at) && choice.alternative(Processors::Gpu).is_none() {
+                choice.propose(Alternative::new(Processors::Gpu, gpu_s, set_up_s, None));
             }
-            let next = course.next().unwrap();
-            if course.current() != Some(next) {
-                now_s += course.alternative(next).filter(|one| !one.is_ready).map_or(0.0, |one| one.set_up_s);
-                course.change_to(next);
+            let next = choice.next().unwrap();
+            if choice.current() != Some(next) {
+                now_s += choice.alternative(next).filter(|one| !one.is_ready).map_or(0.0, |one| one.set_up_s);
+                choice.change_to(next);
             }
             let seconds = if next == Processors::Cpu { cpu_s } else { gpu_s };
             match opened_at.is_some_and(|at| now_s < at) {
-                true => course.record_untimed(seconds),
-                false => course.record(seconds),
+                true => choice.record_untimed(seconds),
+                false => choice.record(seconds),
             }
             now_s += seconds;
         }
@@ -362,22 +362,22 @@ mod tests {
     #[test]
     fn few_or_small_products_open_no_card() {
         let cpu = || Alternative::new(Processors::Cpu, CPU_S, 0.0, None);
-        let mut course = Course::new(Some(20));
-        course.propose(cpu());
-        assert!(!course.may_pay(0.3, GPU_S));
-        let mut course = Course::new(Some(80));
-        course.propose(cpu());
-        assert!(course.may_pay(0.3, GPU_S) && !course.knows_cpu(0.3), "the CPU was not measured yet");
-        assert!(!course.may_pay(0.3, 0.9 * CPU_S));
-        course.change_to(Processors::Cpu);
-        (0..4).for_each(|_| course.record(CPU_S / 4.0));
-        assert!(!course.knows_cpu(0.3));
-        (0..20).for_each(|_| course.record(CPU_S / 4.0));
-        assert!(course.knows_cpu(0.3) && !course.may_pay(0.3, GPU_S), "the CPU is faster than predicted");
-        let mut long = Course::new(Some(5));
+        let mut choice = ProcessorChoice::new(Some(20));
+        choice.propose(cpu());
+        assert!(!choice.may_pay(0.3, GPU_S));
+        let mut choice = ProcessorChoice::new(Some(80));
+        choice.propose(cpu());
+        assert!(choice.may_pay(0.3, GPU_S) && !choice.knows_cpu(0.3), "the CPU was not measured yet");
+        assert!(!choice.may_pay(0.3, 0.9 * CPU_S));
+        choice.change_to(Processors::Cpu);
+        (0..4).for_each(|_| choice.record(CPU_S / 4.0));
+        assert!(!choice.knows_cpu(0.3));
+        (0..20).for_each(|_| choice.record(CPU_S / 4.0));
+        assert!(choice.knows_cpu(0.3) && !choice.may_pay(0.3, GPU_S), "the CPU is faster than predicted");
+        let mut long = ProcessorChoice::new(Some(5));
         long.propose(Alternative::new(Processors::Cpu, 0.2, 0.0, None));
         assert!(long.knows_cpu(0.3), "a product takes too long to try");
-        let mut unknown = Course::new(None);
+        let mut unknown = ProcessorChoice::new(None);
         unknown.propose(cpu());
         assert!(!unknown.may_pay(0.3, GPU_S));
         unknown.change_to(Processors::Cpu);
@@ -387,16 +387,16 @@ mod tests {
 
     #[test]
     fn a_gpu_that_is_slower_than_the_cpu_is_opened_if_sharing_pays() {
-        let mut course = Course::new(Some(1000));
-        course.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
+        let mut choice = ProcessorChoice::new(Some(1000));
+        choice.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
         let slower_s = 1.5 * CPU_S;
-        assert!(!course.may_pay(0.3, slower_s));
-        assert!(course.sharing_may_pay(0.3, 0.6 * CPU_S));
+        assert!(!choice.may_pay(0.3, slower_s));
+        assert!(choice.sharing_may_pay(0.3, 0.6 * CPU_S));
         assert!(
-            !course.sharing_may_pay(0.3, 0.9 * CPU_S),
+            !choice.sharing_may_pay(0.3, 0.9 * CPU_S),
             "the gain is smaller than the error of predictions"
         );
-        let mut few = Course::new(Some(20));
+        let mut few = ProcessorChoice::new(Some(20));
         few.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
         assert!(!few.sharing_may_pay(0.3, 0.1 * CPU_S), "20 products do not pay for opening");
     }
@@ -404,55 +404,55 @@ mod tests {
     #[test]
     fn sharing_that_measures_slower_or_hardly_faster_is_given_up() {
         for (shared_s, kept) in [(0.0008, true), (0.00099, false), (0.0015, false)] {
-            let mut course = Course::new(Some(1000));
-            course.propose(Alternative::new(Processors::Gpu, GPU_S, 0.1, None));
-            course.change_to(Processors::Gpu);
-            (0..5).for_each(|_| course.record(GPU_S));
-            course.propose(Alternative::new(Processors::Both, 0.0005, 0.05, None));
-            assert_eq!(course.next(), Some(Processors::Both));
-            course.change_to(Processors::Both);
-            course.record(10.0 * GPU_S);
-            (0..6).for_each(|_| course.record(shared_s));
-            assert_eq!(course.next() == Some(Processors::Both), kept, "{shared_s}");
+            let mut choice = ProcessorChoice::new(Some(1000));
+            choice.propose(Alternative::new(Processors::Gpu, GPU_S, 0.1, None));
+            choice.change_to(Processors::Gpu);
+            (0..5).for_each(|_| choice.record(GPU_S));
+            choice.propose(Alternative::new(Processors::Both, 0.0005, 0.05, None));
+            assert_eq!(choice.next(), Some(Processors::Both));
+            choice.change_to(Processors::Both);
+            choice.record(10.0 * GPU_S);
+            (0..6).for_each(|_| choice.record(shared_s));
+            assert_eq!(choice.next() == Some(Processors::Both), kept, "{shared_s}");
         }
     }
 
     #[test]
     fn slow_first_products_after_a_change_back_do_not_change_the_plan_again() {
-        let mut course = Course::new(Some(1000));
-        course.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
-        course.change_to(Processors::Cpu);
-        (0..8).for_each(|_| course.record(CPU_S));
-        course.propose(Alternative::new(Processors::Gpu, 1.3 * CPU_S, 0.1, None));
-        course.propose(Alternative::new(Processors::Both, 0.6 * CPU_S, 0.1, None));
-        assert_eq!(course.next(), Some(Processors::Both));
-        course.change_to(Processors::Both);
-        (0..7).for_each(|_| course.record(1.1 * CPU_S));
-        assert_eq!(course.next(), Some(Processors::Cpu));
-        course.change_to(Processors::Cpu);
+        let mut choice = ProcessorChoice::new(Some(1000));
+        choice.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
+        choice.change_to(Processors::Cpu);
+        (0..8).for_each(|_| choice.record(CPU_S));
+        choice.propose(Alternative::new(Processors::Gpu, 1.3 * CPU_S, 0.1, None));
+        choice.propose(Alternative::new(Processors::Both, 0.6 * CPU_S, 0.1, None));
+        assert_eq!(choice.next(), Some(Processors::Both));
+        choice.change_to(Processors::Both);
+        (0..7).for_each(|_| choice.record(1.1 * CPU_S));
+        assert_eq!(choice.next(), Some(Processors::Cpu));
+        choice.change_to(Processors::Cpu);
         for seconds in [2.0 * CPU_S, 1.5 * CPU_S, 1.5 * CPU_S] {
-            course.record(seconds);
-            assert_eq!(course.next(), Some(Processors::Cpu));
+            choice.record(seconds);
+            assert_eq!(choice.next(), Some(Processors::Cpu));
         }
     }
 
     #[test]
     fn a_change_that_the_remaining_products_do_not_pay_for_is_not_made() {
-        let mut course = Course::new(Some(12));
-        course.propose(Alternative::new(Processors::Gpu, GPU_S, 0.1, None));
-        course.change_to(Processors::Gpu);
-        (0..5).for_each(|_| course.record(GPU_S));
-        course.propose(Alternative::new(Processors::Both, 0.0005, 0.1, None));
-        assert_eq!(course.next(), Some(Processors::Gpu));
+        let mut choice = ProcessorChoice::new(Some(12));
+        choice.propose(Alternative::new(Processors::Gpu, GPU_S, 0.1, None));
+        choice.change_to(Processors::Gpu);
+        (0..5).for_each(|_| choice.record(GPU_S));
+        choice.propose(Alternative::new(Processors::Both, 0.0005, 0.1, None));
+        assert_eq!(choice.next(), Some(Processors::Gpu));
     }
 
     #[test]
     fn a_refused_alternative_is_not_chosen_again() {
-        let mut course = Course::new(Some(1000));
-        course.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
-        course.propose(Alternative::new(Processors::Gpu, GPU_S, 0.1, None));
-        assert_eq!(course.next(), Some(Processors::Gpu));
-        course.refuse(Processors::Gpu);
-        assert_eq!(course.next(), Some(Processors::Cpu));
+        let mut choice = ProcessorChoice::new(Some(1000));
+        choice.propose(Alternative::new(Processors::Cpu, CPU_S, 0.0, None));
+        choice.propose(Alternative::new(Processors::Gpu, GPU_S, 0.1, None));
+        assert_eq!(choice.next(), Some(Processors::Gpu));
+        choice.refuse(Processors::Gpu);
+        assert_eq!(choice.next(), Some(Processors::Cpu));
     }
 }

@@ -7,12 +7,12 @@ use rayon::prelude::*;
 
 use super::balance::apportion;
 use super::data::{Mode, Registered, Slots, XPlan};
+use super::device_part::{CHUNKS_PER_DEVICE, DeviceChunks, DevicePart, KnownChunks};
 use super::draft::{Division, Draft};
 use super::interior::interior_apart;
 use super::memory::{Need, RING_SLOTS, budget, divide};
-use super::part::{CHUNKS_PER_DEVICE, DeviceChunks, KnownChunks, Part};
 use super::request::DeviceSpec;
-use super::resident::ResidentLayout;
+use super::request::ResidentLayout;
 use crate::error::{Advice, Bytes, Error, Result};
 use crate::work::{ChunkRows, Combine, Position, PositionRange, XChoice, XOrder};
 
@@ -51,7 +51,7 @@ impl Draft<'_> {
         division: &Division<'_>,
         registered: &[Registered],
         for_blocks: bool,
-    ) -> Result<Vec<Part>> {
+    ) -> Result<Vec<DevicePart>> {
         let work = &self.request.work;
         let Division { devices, spans, .. } = *division;
         let mut counts = self.counts(division, for_blocks)?;
@@ -61,7 +61,7 @@ impl Draft<'_> {
         };
         loop {
             let chunks = self.chunks(division, &counts, &decreasing, for_blocks)?;
-            let mut parts: Vec<Part> = chunks
+            let mut parts: Vec<DevicePart> = chunks
                 .into_iter()
                 .zip(devices.iter().zip(registered))
                 .map(|(chunks, (device, &registered))| self.part(chunks, device, registered))
@@ -166,7 +166,7 @@ impl Draft<'_> {
         chunks: Rc<DeviceChunks>,
         device: &Option<DeviceSpec>,
         registered: Registered,
-    ) -> Result<Part> {
+    ) -> Result<DevicePart> {
         let (work, order, pieces) = (&self.request.work, self.forms.x_order, &chunks.pieces);
         let x = match device {
             Some(_) if self.adopted_by(device).is_some() => self.adopted_x(&chunks, device)?,
@@ -184,7 +184,7 @@ impl Draft<'_> {
         // Gathered rows and columns of X are copies, so X itself is not registered.
         let unchanged = order == XOrder::Rows && !matches!(x.x, XPlan::Gather { .. });
         let registered = Registered { x: registered.x && unchanged, ..registered };
-        Ok(Part { chunks, x, registered, slots: Slots::default() })
+        Ok(DevicePart { chunks, x, registered, slots: Slots::default() })
     }
 
     /// The layout of A that a device has already and keeps.
@@ -280,7 +280,7 @@ impl Draft<'_> {
     }
 
     /// Whether chunks are so large that too few slots fit for copies to overlap with kernels.
-    fn wants_finer(&self, parts: &[Part]) -> bool {
+    fn wants_finer(&self, parts: &[DevicePart]) -> bool {
         self.mode != Mode::Resident
             && self.request.chunks.is_none()
             && self.request.chunk_bytes.is_none()
@@ -334,7 +334,7 @@ impl Draft<'_> {
     }
 
     /// Divides the memory of every GPU into slots; an error where one has too little.
-    fn divide_memory(&self, devices: &[Option<DeviceSpec>], parts: &mut [Part]) -> Result<()> {
+    fn divide_memory(&self, devices: &[Option<DeviceSpec>], parts: &mut [DevicePart]) -> Result<()> {
         let work = &self.request.work;
         let on_gpus = || (0..devices.len()).filter(|&index| is_gpu(&devices[index]));
         let sizes = parts

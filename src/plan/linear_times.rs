@@ -3,11 +3,12 @@
 use super::balance::Line;
 use super::blocks::least_block_bytes;
 use super::data::Mode;
+use super::device_part::CHUNKS_PER_DEVICE;
 use super::draft::Draft;
 use super::memory::budget;
-use super::part::CHUNKS_PER_DEVICE;
-use super::predict::{Steps, memory_s, whole, x_s};
+use super::predict::{Steps, memory_s, whole};
 use super::request::DeviceSpec;
+use super::set_up::x_s;
 use super::transfer;
 use crate::cost::Choice;
 use crate::error::Result;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::device::{CudaOptions, Description, EmulatedOptions};
 use crate::error::Result;
 use crate::plan::Plan;
-use crate::runtime::devices::{OperationRecord, SharedDevice};
+use crate::runtime::devices::{OpenDevice, OperationRecord};
 use crate::runtime::run::Round;
 use crate::trace::Clock;
 
@@ -37,9 +37,9 @@ fn find<T: Copy + Default>(name: &str, options: &[(String, T)]) -> T {
 }
 
 /// The open devices of a runtime.
-pub struct DeviceBank {
+pub struct RuntimeDevices {
     clock: Clock,
-    open: Mutex<HashMap<String, Arc<SharedDevice>>>,
+    open: Mutex<HashMap<String, Arc<OpenDevice>>>,
     /// Whether queued operations are recorded.
     records: AtomicBool,
     rounds: Mutex<Vec<RecordedRound>>,
@@ -55,7 +55,7 @@ pub struct RecordedRound {
     pub round: Round,
 }
 
-impl DeviceBank {
+impl RuntimeDevices {
     /// No device is open yet. Their times will be on `clock`.
     pub fn new(clock: Clock) -> Self {
         Self { clock, open: Mutex::default(), records: AtomicBool::new(false), rounds: Mutex::default() }
@@ -67,13 +67,13 @@ impl DeviceBank {
     }
 
     /// The device named `name`, which is opened with `options` unless it is open.
-    pub fn get(&self, name: &str, options: &DeviceOptions) -> Result<Arc<SharedDevice>> {
+    pub fn get(&self, name: &str, options: &DeviceOptions) -> Result<Arc<OpenDevice>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(device) = open.get(name).filter(|device| device.lock().is_open()) {
             return Ok(device.clone());
         }
         let (emulated, cuda) = (options.emulated_of(name), options.cuda_of(name));
-        let device = Arc::new(SharedDevice::open(name, emulated, cuda, self.clock)?);
+        let device = Arc::new(OpenDevice::open(name, emulated, cuda, self.clock)?);
         if self.records.load(Ordering::Relaxed) {
             device.lock().start_recording();
         }
@@ -82,7 +82,7 @@ impl DeviceBank {
     }
 
     /// The devices that are open, with their names.
-    pub fn all_open(&self) -> Vec<(String, Arc<SharedDevice>)> {
+    pub fn all_open(&self) -> Vec<(String, Arc<OpenDevice>)> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = open.iter().map(|(name, device)| (name.clone(), device.clone())).collect();
         all.retain(|(_, device)| device.is_open());

@@ -1,40 +1,38 @@
 //! The devices of a plan: their descriptions, their clock, and which of them are usable.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, MutexGuard};
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
 
 use super::planned::Planned;
-use crate::device::completion::Timeouts;
-use crate::device::{Completion, Cpu, Description, Device, Network, Reports};
+use crate::device::{Completion, Cpu, Description, Device, NetworkDevice, Reports};
 use crate::error::{Error, Result};
-use crate::exec::{Binder, ExecOptions, Outcome, execute};
+use crate::exec::{Binder, ExecOptions, ExecOutcome, execute};
 use crate::graph::DeviceId;
-use crate::runtime::devices::{OpenDevice, Pool, SharedDevice};
+use crate::runtime::devices::{LockedDevice, OpenDevice, Pool};
 use crate::trace::Clock;
 
 /// The open devices of a plan. The host is opened anew for every run, since its jobs borrow.
-pub struct OpenDevices {
+pub struct PlanDevices {
     clock: Clock,
     sender: Sender<Completion>,
     receiver: Receiver<Completion>,
     /// All devices of the plan except the host.
-    devices: Vec<Arc<SharedDevice>>,
+    devices: Vec<Arc<OpenDevice>>,
     /// For each device of the plan, including the host, whether it is usable.
     pub alive: Vec<bool>,
 }
 
-impl OpenDevices {
+impl PlanDevices {
     /// The host and `devices`, which are open and the others of a plan in its order.
-    pub fn new(clock: Clock, devices: Vec<Arc<SharedDevice>>) -> Self {
+    pub fn new(clock: Clock, devices: Vec<Arc<OpenDevice>>) -> Self {
         let (sender, receiver) = unbounded();
         let alive = vec![true; 1 + devices.len()];
         Self { clock, sender, receiver, devices, alive }
     }
 
     /// Device number `id`; `None` for the host.
-    pub fn device(&self, id: DeviceId) -> Option<&Arc<SharedDevice>> {
+    pub fn device(&self, id: DeviceId) -> Option<&Arc<OpenDevice>> {
         id.index().checked_sub(1).and_then(|index| self.devices.get(index))
     }
 
@@ -51,7 +49,7 @@ impl OpenDevices {
 
     /// The clock errors of devices with their own clock, by device name, in nanoseconds.
     pub fn clock_errors(&self) -> Vec<(String, u64)> {
-        let error = |device: &Arc<SharedDevice>| {
+        let error = |device: &Arc<OpenDevice>| {
             let device = device.lock();
             Some((device.description().name, device.clock_error_ns()?))
         };
@@ -63,7 +61,7 @@ impl OpenDevices {
     pub fn lock(&self) -> LockedDevices<'_> {
         let mut order: Vec<usize> = (0..self.devices.len()).collect();
         order.sort_unstable_by_key(|&index| Arc::as_ptr(&self.devices[index]).addr());
-        let mut locked: Vec<(usize, MutexGuard<'_, OpenDevice>)> =
+        let mut locked: Vec<(usize, MutexGuard<'_, LockedDevice>)> =
             order.into_iter().map(|index| (index, self.devices[index].lock())).collect();
         locked.sort_unstable_by_key(|(index, _)| *index);
         LockedDevices { open: self, locked: locked.into_iter().map(|(_, device)| device).collect() }
@@ -72,13 +70,13 @@ impl OpenDevices {
 
 /// The devices of a plan while no other product uses them.
 pub struct LockedDevices<'d> {
-    open: &'d OpenDevices,
-    locked: Vec<MutexGuard<'d, OpenDevice>>,
+    open: &'d PlanDevices,
+    locked: Vec<MutexGuard<'d, LockedDevice>>,
 }
 
 impl LockedDevices<'_> {
     /// Device number `id`; `None` for the host.
-    pub fn device(&mut self, id: DeviceId) -> Option<&mut OpenDevice> {
+    pub fn device(&mut self, id: DeviceId) -> Option<&mut LockedDevice> {
         id.index().checked_sub(1).and_then(|index| self.locked.get_mut(index)).map(|device| &mut **device)
     }
 
@@ -89,16 +87,15 @@ impl LockedDevices<'_> {
         pool: &Pool,
         planned: &Planned,
         binder: &mut (dyn Binder<'scope> + Send),
-        network: Option<&mut Network>,
-        cancel: Option<&AtomicBool>,
-        timeouts: Timeouts,
-    ) -> Result<Outcome> {
+        network: Option<&mut NetworkDevice>,
+        options: &ExecOptions<'_>,
+    ) -> Result<ExecOutcome> {
         if pool.is_worker() {
             return Err(Error::usage(
                 "a product on several devices cannot be run from a worker thread of its own pool",
             ));
         }
-        let OpenDevices { clock, sender, receiver, .. } = self.open;
+        let PlanDevices { clock, sender, receiver, .. } = self.open;
         let locked = &mut self.locked;
         // Tasks of a closed device fail when they are submitted.
         for (index, device) in locked.iter_mut().enumerate().filter(|(_, device)| device.is_open()) {
@@ -112,15 +109,14 @@ impl LockedDevices<'_> {
             for device in locked {
                 list.push(&mut **device.device());
             }
-            let options = ExecOptions { cancel, timeouts, may_poll: pool.caller_may_spin() };
             if let Some(network) = network {
                 network.report_to(DeviceId(list.len() as u32), sender);
                 list.push(network);
             }
-            execute(planned.graph(), &planned.schedule, &mut list, receiver, binder, &options)
+            execute(planned.graph(), &planned.schedule, &mut list, receiver, binder, options)
         })?;
         for &dead in &outcome.dead {
-            self.device(dead).into_iter().for_each(OpenDevice::close);
+            self.device(dead).into_iter().for_each(LockedDevice::close);
         }
         Ok(outcome)
     }
