@@ -26,20 +26,72 @@ use rowloom::internal::matrix::io::{self, ReadOptions};
 use rowloom::internal::matrix::{Csr, MultiVector, generate};
 use rowloom::internal::runtime::Pool;
 
-/// The ten largest of the project's SuiteSparse matrices.
-const FILES: [&str; 10] = [
-    "mycielskian15",
-    "bibd_22_8",
-    "cnr-2000",
-    "wave",
-    "boyd1",
-    "pkustk02",
-    "bcsstk33",
-    "Trefethen_20000",
-    "GT01R",
-    "usroads",
+/// Matrices that are measured together.
+struct Set {
+    name: &'static str,
+    generated: &'static [&'static str],
+    /// Names of SuiteSparse matrices.
+    files: &'static [&'static str],
+}
+
+const SETS: [Set; 3] = [
+    // The ten largest of the project's SuiteSparse matrices, with which the kernels were developed.
+    Set {
+        name: "large",
+        generated: &["stencil27,n=64", "fem3,n=32", "rmat,scale=17,degree=16"],
+        files: &[
+            "mycielskian15",
+            "bibd_22_8",
+            "cnr-2000",
+            "wave",
+            "boyd1",
+            "pkustk02",
+            "bcsstk33",
+            "Trefethen_20000",
+            "GT01R",
+            "usroads",
+        ],
+    },
+    // At most eight nonzeros a row.
+    Set {
+        name: "short",
+        generated: &[
+            "uniform,rows=50000,degree=4,cols=14000",
+            "uniform,rows=20000,degree=8",
+            "uniform,rows=400000,degree=3",
+            "uniform,rows=30000,degree=6,cols=200000",
+            "stencil5,n=250",
+            "stencil7,n=40",
+            "road,n=100000",
+            "rmat,scale=15,degree=4",
+            "holes,rows=60000,degree=5",
+            "band,rows=100000,width=5",
+        ],
+        files: &[
+            "ch7-8-b3",
+            "mk12-b5",
+            "luxembourg_osm",
+            "internet",
+            "delaunay_n15",
+            "D6-6",
+            "lp_stocfor3",
+            "bayer10",
+            "finance256",
+            "lp_dfl001",
+        ],
+    },
+    // A few long rows among short ones.
+    Set {
+        name: "long-rows",
+        generated: &[
+            "hub,rows=16000,degree=10,hubs=1",
+            "hub,rows=60000,degree=4,hubs=3",
+            "arrow,rows=50000",
+            "mixed,n=16,degree=4,hubs=2",
+        ],
+        files: &["lowThrust_13", "memplus", "adder_dcop_05", "G64", "Reuters911", "orani678"],
+    },
 ];
-const GENERATED: [&str; 3] = ["stencil27,n=64", "fem3,n=32", "rmat,scale=17,degree=16"];
 
 /// How long MKL's threads spin after a call; `KMP_BLOCKTIME` is set to this.
 const MKL_SPIN_TIME: Duration = Duration::from_millis(10);
@@ -49,6 +101,7 @@ const ROUND_SECONDS: f64 = 0.06;
 struct Options {
     mkl: String,
     matrices: Option<PathBuf>,
+    set: &'static Set,
     only: Option<String>,
     ks: Vec<usize>,
     dtypes: Vec<String>,
@@ -61,6 +114,7 @@ impl Options {
         let mut options = Self {
             mkl: "libmkl_rt.so.3".into(),
             matrices: None,
+            set: &SETS[0],
             only: None,
             ks: vec![1, 2, 4, 8, 16, 32, 64, 128],
             dtypes: vec!["f64".into(), "f32".into()],
@@ -73,6 +127,10 @@ impl Options {
             match name.as_str() {
                 "--mkl" => options.mkl = value,
                 "--matrices" => options.matrices = Some(value.into()),
+                "--set" => {
+                    options.set =
+                        SETS.iter().find(|set| set.name == value).expect("large, short or long-rows")
+                }
                 "--only" => options.only = Some(value),
                 "-k" => options.ks = value.split(',').map(|k| k.parse().expect("a number")).collect(),
                 "--dtype" => options.dtypes = value.split(',').map(String::from).collect(),
@@ -186,9 +244,9 @@ fn main() -> rowloom::Result<()> {
         "\n| matrix | dtype | K | Rowloom ms | MKL ms | Rowloom GFLOP/s | MKL GFLOP/s | speed-up | speed-up of minima |"
     );
     println!("|---|---|--:|--:|--:|--:|--:|--:|--:|");
-    let mut names: Vec<String> = GENERATED.iter().map(|spec| format!("gen:{spec}")).collect();
+    let mut names: Vec<String> = options.set.generated.iter().map(|spec| format!("gen:{spec}")).collect();
     if options.matrices.is_some() {
-        names.extend(FILES.iter().map(|name| name.to_string()));
+        names.extend(options.set.files.iter().map(|name| name.to_string()));
     }
     let mut ratios = Vec::new();
     for name in

@@ -22,7 +22,7 @@ use self::cgroup::Limits;
 use self::files::{kilobytes, text, value_of};
 pub use self::gpu::{Gpu, GpuList, may_have_nvidia_gpu};
 pub use self::pcie::pcie_gb_per_s;
-pub use self::topology::{Cache, Cpu, NumaNode, Topology};
+pub use self::topology::{Cache, Cpu, NumaNode, Topology, largest_cache_bytes};
 
 /// The caches of one level and size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use serde::Serialize;
 
@@ -118,6 +119,13 @@ pub fn numa_nodes(root: &Path) -> Vec<NumaNode> {
         NumaNode { id, cpus, memory_bytes: memory }
     };
     numbered(&folder, "node").into_iter().map(node).collect()
+}
+
+/// Bytes of the largest cache of the first hardware thread; zero where none is known.
+pub fn largest_cache_bytes() -> u64 {
+    static BYTES: OnceLock<u64> = OnceLock::new();
+    let read = || caches(Path::new("/sys/devices/system/cpu/cpu0/cache"));
+    *BYTES.get_or_init(|| read().iter().map(|cache| cache.size_bytes).max().unwrap_or(0))
 }
 
 fn caches(folder: &Path) -> Vec<Cache> {

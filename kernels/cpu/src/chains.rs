@@ -341,8 +341,8 @@ pub(super) unsafe fn finish<V: Vector, const U: usize, const FIT: u8>(
             let y = job.y.add((target & !FIRST_OF_ROW) as usize * job.y_leading_dimension);
             return add_to::<V, U, FIT>(y, target & FIRST_OF_ROW != 0, sums, mask);
         }
-        let y = job.y.add((row - job.first_row) * job.y_leading_dimension);
         if let Some(scaling) = job.scaling {
+            let y = job.y.add((row - job.first_row) * job.y_leading_dimension);
             for unit in 0..U {
                 let old = || load::<V, FIT>(y.add(unit * V::LANES), unit == U - 1, mask);
                 sums[unit] = scaling.apply_vector(sums[unit], old);
@@ -352,6 +352,21 @@ pub(super) unsafe fn finish<V: Vector, const U: usize, const FIT: u8>(
             let to = copy.to.add((row - copy.first_row) * copy.leading_dimension);
             add_to::<V, U, FIT>(to, true, sums, mask);
         }
+        store::<V, U, FIT>(job, row, sums, mask);
+    }
+}
+
+/// Stores the sums of a row of the slab in Y.
+#[inline(always)]
+unsafe fn store<V: Vector, const U: usize, const FIT: u8>(
+    job: &RowJob<V::Element>,
+    row: usize,
+    sums: [V; U],
+    mask: V::Mask,
+) {
+    // SAFETY: as `finish`.
+    unsafe {
+        let y = job.y.add((row - job.first_row) * job.y_leading_dimension);
         for unit in 0..U {
             let to = y.add(unit * V::LANES);
             if FIT == MASKED && unit == U - 1 {
@@ -417,6 +432,7 @@ pub(super) unsafe fn rows<
         let mask = V::mask(job.tail_lanes);
         let uniform = if UNIFORM { V::splat(job.values[0]) } else { V::zero() };
         let count = job.count;
+        let is_plain = job.targets.is_none() && job.scaling.is_none() && job.copy.is_none();
         let row_at = |index: usize| {
             job.first_row
                 + match job.order {
@@ -430,20 +446,29 @@ pub(super) unsafe fn rows<
                 let mut batch: [usize; R] = std::array::from_fn(|chain| row_at(index + chain));
                 let mut starts = [0; R];
                 let mut lengths = [0; R];
-                let mut longest = 0;
+                let (mut longest, mut differing_bits) = (0, 0);
                 for chain in 0..R {
-                    (starts[chain], lengths[chain]) = job.extent(batch[chain]);
-                    longest = longest.max(lengths[chain]);
+                    let (start, length) = job.extent(batch[chain]);
+                    (starts[chain], lengths[chain]) = (start, length);
+                    longest = longest.max(length);
+                    differing_bits |= length ^ lengths[0];
                 }
                 if longest <= LONGEST_TOGETHER {
-                    longest_first(&mut batch, &mut starts, &mut lengths);
+                    // Short rows are often of one length, and sorting takes as long as some nonzeros.
+                    if differing_bits != 0 {
+                        longest_first(&mut batch, &mut starts, &mut lengths);
+                    }
                     let sums = if longest <= SEGMENT {
                         chains::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask)
                     } else {
                         rows_together::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask)
                     };
                     for chain in 0..R {
-                        finish::<V, U, FIT>(job, batch[chain], sums[chain], mask);
+                        if is_plain {
+                            store::<V, U, FIT>(job, batch[chain], sums[chain], mask);
+                        } else {
+                            finish::<V, U, FIT>(job, batch[chain], sums[chain], mask);
+                        }
                     }
                     index += R;
                     continue;

@@ -1,8 +1,8 @@
 //! CPU kernels with SIMD, all of canonical order.
 //!
 //! The crate `kernels/cpu` holds the compiled inner loops (bodies). `tuning`, `grouping` and `hub_rows` decide which rows are
-//! computed together; `rows_plan` and `sell_plan` store these decisions; `run` executes them, and `observed` lets a check see the rows;
-//! `product` is the public interface.
+//! computed together; `rows_plan` and `sell_plan` store these decisions; `store_choice` times two kinds of stores; `run` executes the
+//! plans, and `observed` lets a check see the rows; `product` is the public interface.
 
 mod grouping;
 mod hub_rows;
@@ -13,6 +13,7 @@ mod row_layout;
 mod rows_plan;
 mod run;
 mod sell_plan;
+mod store_choice;
 mod tuning;
 
 pub use observed::{PieceObserver, RowsObserver};

@@ -4,6 +4,7 @@
 //! sums. Every plan gives the same canonical result.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use rayon::prelude::*;
 
@@ -14,6 +15,7 @@ use super::observed::{RowsObserver, run_observed};
 use super::piece::{Piece, Traversal, run_piece};
 use super::row_layout::RowLayout;
 use super::run::{Run, Slab, Stores};
+use super::store_choice::StoreChoice;
 use super::tuning::Tuning;
 use crate::error::Result;
 use crate::kernel::order::SEGMENT;
@@ -40,6 +42,7 @@ pub(crate) struct RowsPlan<T: Scalar> {
     k: usize,
     isa: Isa,
     tuning: Tuning,
+    store_choice: StoreChoice,
     slabs: Vec<Slab<T>>,
     pieces: Vec<Piece<T>>,
     hubs: Option<HubRows<T>>,
@@ -114,7 +117,8 @@ impl<T: Kernels> RowsPlan<T> {
                 Ok(Piece { rows, traversal, tile: None })
             })
             .collect::<Result<_>>()?;
-        Ok(Self { k, isa, tuning, slabs, pieces, hubs, longest })
+        let store_choice = StoreChoice::new(tuning.stores);
+        Ok(Self { k, isa, tuning, store_choice, slabs, pieces, hubs, longest })
     }
 
     /// The row ranges that are the units of scheduling among threads.
@@ -151,7 +155,9 @@ impl<T: Kernels> RowsPlan<T> {
             self.pieces.iter_mut().try_for_each(|piece| piece.separate_sums(self.k))?;
         }
         // A row of the old Y that was read is in the cache: a non-temporal store would evict it first.
-        let stream = self.tuning.stream && !scaling.reads_old() && Run::can_stream(&self.slabs, &mut y);
+        let may_stream = !scaling.reads_old() && Run::can_stream(&self.slabs, &mut y);
+        let stream = may_stream && self.store_choice.is_non_temporal();
+        let begin = (may_stream && self.store_choice.is_timed()).then(Instant::now);
         let run = Run {
             layout,
             x,
@@ -161,7 +167,7 @@ impl<T: Kernels> RowsPlan<T> {
             stream,
             prefetch: self.tuning.prefetch,
         };
-        match &mut self.hubs {
+        let seen = match &mut self.hubs {
             None => run_pieces(&run, &mut self.pieces, y, observer).map(|()| observer.is_some()),
             Some(hubs) => {
                 let whole = y.reborrow();
@@ -171,7 +177,11 @@ impl<T: Kernels> RowsPlan<T> {
                 hubs.finish(stores, &mut y);
                 computed.map(|()| false)
             }
+        };
+        if let Some(begin) = begin {
+            self.store_choice.record(begin.elapsed().as_secs_f64());
         }
+        seen
     }
 }
 

@@ -5,7 +5,9 @@
 
 use super::grouping::SegmentOrder;
 use super::row_layout::RowLayout;
+use super::store_choice::StoreRule;
 use crate::kernel::order::SEGMENT;
+use crate::machine::largest_cache_bytes;
 
 /// The tuning parameters of a product on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +22,8 @@ pub(super) struct Tuning {
     pub identical: bool,
     /// Whether rows whose columns differ by a constant shift are computed in blocks of four.
     pub shifted: bool,
-    /// Whether Y is written with non-temporal stores.
-    pub stream: bool,
+    /// How Y is written.
+    pub stores: StoreRule,
     /// The order of segments, if rows are computed segment by segment.
     pub segments: Option<SegmentOrder>,
     /// Distance in nonzeros at which rows of X are prefetched; 0 disables prefetching.
@@ -34,7 +36,7 @@ pub(super) struct Tuning {
 const NARROW_BYTES: usize = 64;
 /// Below this mean row length, mispredicted loop ends cost more than computing rows out of storage order.
 const SHORT_ROW_NONZEROS: usize = 32;
-/// A Y of at least this size would evict X from the caches.
+/// A Y of at least this size may evict X from the caches.
 const NON_TEMPORAL_MIN_Y_BYTES: usize = 1 << 20;
 /// Software prefetching pays if rows of X are at least this wide and X exceeds the private caches of a core.
 const PREFETCH_MIN_ROW_BYTES: usize = 512;
@@ -92,9 +94,16 @@ impl Tuning {
             narrow && mean_length < SHORT_ROW_NONZEROS,
             "rows are short and X is narrow: rows are sorted by length within windows",
         );
-        let stream = because(
-            rows.saturating_mul(row_bytes) >= NON_TEMPORAL_MIN_Y_BYTES && row_bytes.is_multiple_of(64),
-            "Y is 1 MiB or larger: it is written with non-temporal stores, which bypass the caches",
+        let y_bytes = rows.saturating_mul(row_bytes);
+        let may_bypass = y_bytes >= NON_TEMPORAL_MIN_Y_BYTES && row_bytes.is_multiple_of(64);
+        let fits_cache = x_bytes.saturating_add(y_bytes) as u64 <= largest_cache_bytes();
+        let timed = because(
+            may_bypass && fits_cache,
+            "Y is 1 MiB or larger: the first products time non-temporal stores, which bypass the caches, against ordinary ones",
+        );
+        let bypass = because(
+            may_bypass && !fits_cache,
+            "X and Y exceed the caches: Y is written with non-temporal stores, which bypass them",
         );
         let prefetch = because(
             row_bytes >= PREFETCH_MIN_ROW_BYTES && x_bytes >= PREFETCH_MIN_X_BYTES,
@@ -106,7 +115,11 @@ impl Tuning {
             sort,
             identical,
             shifted,
-            stream,
+            stores: match (timed, bypass) {
+                (true, _) => StoreRule::Timed,
+                (_, true) => StoreRule::NonTemporal,
+                _ => StoreRule::Ordinary,
+            },
             segments: if by_columns {
                 Some(SegmentOrder::Columns)
             } else {
