@@ -454,7 +454,13 @@ pub(super) unsafe fn rows<
                     differing_bits |= length ^ lengths[0];
                 }
                 if longest <= LONGEST_TOGETHER {
-                    // Short rows are often of one length, and sorting takes as long as some nonzeros.
+                    if differing_bits == 0 && longest <= SEGMENT && is_plain {
+                        let length = longest;
+                        index = rows_of_one_length::<V, U, R, FIT, UNIFORM, STRIDED>(
+                            job, row_at, index, length, uniform, mask,
+                        );
+                        continue;
+                    }
                     if differing_bits != 0 {
                         longest_first(&mut batch, &mut starts, &mut lengths);
                     }
@@ -478,6 +484,49 @@ pub(super) unsafe fn rows<
             one_row::<V, U, R, FIT, UNIFORM, STRIDED>(job, row_at(index), uniform, mask);
             index += 1;
         }
+    }
+}
+
+/// Computes rows from the number `index` on, `R` at a time, as long as they have this length, which is at most a segment. Returns the
+/// number of the row after them. Few instructions come between two rows: of a row of four nonzeros they took half of the time.
+#[inline(always)]
+unsafe fn rows_of_one_length<
+    V: Vector,
+    const U: usize,
+    const R: usize,
+    const FIT: u8,
+    const UNIFORM: bool,
+    const STRIDED: bool,
+>(
+    job: &RowJob<V::Element>,
+    row_at: impl Fn(usize) -> usize,
+    mut index: usize,
+    length: usize,
+    uniform: V,
+    mask: V::Mask,
+) -> usize {
+    // SAFETY: as `rows`.
+    unsafe {
+        while index + R <= job.count {
+            let batch: [usize; R] = std::array::from_fn(|chain| row_at(index + chain));
+            let mut starts = [0; R];
+            let mut differing_bits = 0;
+            for chain in 0..R {
+                let (start, own) = job.extent(batch[chain]);
+                starts[chain] = start;
+                differing_bits |= own ^ length;
+            }
+            if differing_bits != 0 {
+                break;
+            }
+            let mut sums = [[V::zero(); U]; R];
+            advance::<V, U, R, R, FIT, UNIFORM, STRIDED>(job, &starts, 0..length, uniform, mask, &mut sums);
+            for chain in 0..R {
+                store::<V, U, FIT>(job, batch[chain], sums[chain], mask);
+            }
+            index += R;
+        }
+        index
     }
 }
 

@@ -34,8 +34,13 @@ pub(super) struct Tuning {
 
 /// Rows of X up to this size are narrow: reading A dominates the time.
 const NARROW_BYTES: usize = 64;
-/// Below this mean row length, mispredicted loop ends cost more than computing rows out of storage order.
+/// Below this mean row length, mispredicted loop ends cost more than computing rows out of storage order, which reads A and writes Y in
+/// jumps. With rows of X of a whole cache line a product takes longer for each nonzero, and fewer rows are short enough.
 const SHORT_ROW_NONZEROS: usize = 32;
+const SHORT_ROW_NONZEROS_OF_A_LINE: usize = 4;
+/// Rows per window: large enough for rows of one length, small enough that their part of A stays in the L1 cache.
+const NARROW_WINDOW: usize = 512;
+const WIDE_WINDOW: usize = 256;
 /// A Y of at least this size may evict X from the caches.
 const NON_TEMPORAL_MIN_Y_BYTES: usize = 1 << 20;
 /// Software prefetching pays if rows of X are at least this wide and X exceeds the private caches of a core.
@@ -90,8 +95,9 @@ impl Tuning {
             !by_columns && row_bytes <= 2 * NARROW_BYTES && mean_length >= LONG_ROW_NONZEROS,
             "rows are long and X is narrow: several segments are computed concurrently to hide multiply-add latency",
         );
+        let short = if row_bytes < NARROW_BYTES { SHORT_ROW_NONZEROS } else { SHORT_ROW_NONZEROS_OF_A_LINE };
         let sort = because(
-            narrow && mean_length < SHORT_ROW_NONZEROS,
+            narrow && mean_length < short,
             "rows are short and X is narrow: rows are sorted by length within windows",
         );
         let y_bytes = rows.saturating_mul(row_bytes);
@@ -111,7 +117,7 @@ impl Tuning {
         );
         let tuning = Self {
             most_units: if identical && !uniform { 8 } else { 16 },
-            window: if narrow { 1024 } else { 256 },
+            window: if narrow { NARROW_WINDOW } else { WIDE_WINDOW },
             sort,
             identical,
             shifted,
