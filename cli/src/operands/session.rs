@@ -7,6 +7,7 @@ use super::collection;
 use super::standard_input;
 use crate::args::MatrixArguments;
 use crate::args::MatrixSource;
+use crate::args::hints;
 use crate::console::Console;
 use crate::console::interrupt::Interrupt;
 use crate::console::table::count;
@@ -108,7 +109,8 @@ impl Session {
                     self.interrupt.check().map_err(std::io::Error::other)
                 };
                 let progress = Some(Progress(&advance));
-                let input = standard_input::open(path, memory_limit_bytes)?;
+                let input = standard_input::open(path, memory_limit_bytes)
+                    .map_err(|error| hints::of_missing_matrix(path, error))?;
                 let options = ReadOptions { memory_limit_bytes, finite, progress };
                 let read = self.pool.install(|| io::read_input(&input, &options));
                 // The error of a reading that a signal ended names a place in the file.
