@@ -108,7 +108,7 @@ pub fn is_silent() -> bool {
 
 /// Runs a command.
 pub fn execute(command: &Command, console: &Console) -> Result<()> {
-    Interrupt::watch()?;
+    Interrupt::watch()?.begin(console);
     limit_global_pool()?;
     paths::check(command)?;
     console.check_json_target()?;

@@ -11,11 +11,12 @@ use crate::kernel::Processor;
 use crate::suggest::nearest;
 
 /// Name and description of every machine that can be simulated.
-const MACHINES: [(&str, &str); 4] = [
+const MACHINES: [(&str, &str); 5] = [
     ("h200", include_str!("../../configs/machines/h200.toml")),
     ("h100", include_str!("../../configs/machines/h100.toml")),
     ("a100", include_str!("../../configs/machines/a100.toml")),
     ("node8", include_str!("../../configs/machines/node8.toml")),
+    ("h200node8", include_str!("../../configs/machines/h200node8.toml")),
 ];
 const CPU: &str = include_str!("../../configs/machines/cpu.toml");
 /// Weights by kernel shape: of a CPU, and of GPUs by the name that a machine description gives.
@@ -190,7 +191,12 @@ pub fn preset_on(name: &str, network: Option<&str>) -> Result<Preset> {
                 Err(_) if !count.bytes().all(|byte| byte.is_ascii_digit()) || count.is_empty() => {
                     return Err(unknown(name));
                 }
-                _ if file.gpus == 1 => return Err(unknown(name)),
+                _ if file.gpus == 1 => {
+                    return Err(Error::usage(format!(
+                        "{name}: a machine has from 1 to {MAX_GPUS} GPUs of kind {base}, not {count}; write {base}x4 for four of \
+                         them"
+                    )));
+                }
                 _ => {
                     return Err(Error::usage(format!(
                         "{name}: a cluster has from 1 to {MAX_NODES} nodes, not {count}; write {base}x4 for four nodes of {base}"
@@ -339,15 +345,21 @@ mod tests {
     #[test]
     fn a_gpu_count_may_follow_the_name() {
         assert_eq!(preset("h200x4").unwrap().gpus.len(), 4);
-        assert_eq!(preset("node8").unwrap().gpus.len(), 8);
+        for (name, gpu) in [("node8", "h100"), ("h200node8", "h200")] {
+            let gpus = preset(name).unwrap().gpus;
+            assert!(gpus.len() == 8 && gpus.iter().all(|of| of.name == gpu), "{name}");
+        }
         let (one, two) = (preset("a100").unwrap(), preset("a100x2").unwrap());
         assert_eq!(two.host.memory_gb_per_s, 2.0 * one.host.memory_gb_per_s);
-        for nonsense in
-            ["", "h300", "h200x", "h200x0", "h200x65", "h200x-1", "x4", "node8x", "node8x-1", "cpu"]
-        {
+        for nonsense in ["", "h300", "h200x", "h200x-1", "x4", "node8x", "node8x-1", "cpu"] {
             let error = preset(nonsense).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{nonsense}");
             assert!(error.to_string().contains("a100"), "{error}");
+        }
+        for count in ["0", "65", "99999999999999999999999"] {
+            let error = preset(&format!("h200x{count}")).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("a machine has from 1 to 64 GPUs of kind h200"), "{error}");
         }
     }
 

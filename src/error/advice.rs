@@ -105,6 +105,8 @@ advice! {
     EmulatorBuild = "the feature `emulator` of the crate adds it",
     /// A build with CUDA.
     CudaBuild = "the feature `cuda` of the crate adds it",
+    /// The product of two dense matrices.
+    DenseProduct = "multiply dense matrices with `Runtime::gemm(…)`",
     /// A higher limit of the size of a download.
     LargerDownloads = "raise the limit of the command `rowloom fetch`",
     /// A new download.

@@ -48,7 +48,7 @@ pub struct ExecutionArguments {
     /// auto: the CPU computes first. CUDA cards are opened meanwhile if the remaining products can pay for it; then the GPUs,
     /// or the CPU and the GPUs together, compute if that is faster. Measured times are kept for the next run with the same
     /// matrix. cuda: all CUDA GPUs; cuda:0: the first. emu:0: an emulated GPU. sim:h200x4: a simulated machine with four H200
-    /// GPUs. Commas combine devices, as in cpu,cuda:0; every named device is used. Several devices
+    /// GPUs; sim:node8 has eight H100, sim:h200node8 eight H200. Commas combine devices, as in cpu,cuda:0; every named device is used. Several devices
     /// on one card, as in cuda:0,cuda:0, share the faults of the card.
     #[arg(long, value_name = "LIST", default_value = "auto", hide_possible_values = true, value_parser = names::devices())]
     pub devices: Devices,

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use super::hints::of_missing_matrix;
 use super::standard_stream::is_dash;
 use rowloom::internal::error::{Error, Result};
 use rowloom::internal::matrix::generate::{generate, generate_dense};
@@ -33,7 +34,10 @@ impl MatrixSource {
     pub fn check(&self) -> Result<()> {
         match self {
             Self::File(path) if is_dash(path) => Ok(()),
-            Self::File(path) => std::fs::metadata(path).map(drop).map_err(|error| Error::read(path, error)),
+            Self::File(path) => {
+                let found = std::fs::metadata(path).map(drop);
+                found.map_err(|error| of_missing_matrix(path, Error::read(path, error)))
+            }
             // What is not in the folder yet is downloaded when it is needed.
             Self::Collection(_) => Ok(()),
             // Without memory a valid description is refused before anything is allocated.

@@ -71,11 +71,17 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         facts: MatrixFacts::default(),
         done: Vec::new(),
     };
-    session.interrupt.defer();
+    let measuring = session.interrupt.measure(&under, "run");
     let mut matrices = Vec::new();
     for matrix in &arguments.matrices {
+        if session.interrupt.asked() {
+            break;
+        }
         let source = MatrixSource::new(matrix);
-        let (loaded, _) = session.load::<f64>(&source, false, &under)?;
+        let loaded = match session.load::<f64>(&source, false, &under) {
+            Err(Error::Interrupted) => break,
+            loaded => loaded?.0,
+        };
         let used_columns = session.pool.install(|| used_columns(loaded.matrix.view()));
         cases.facts = facts(&loaded.info.name, loaded.matrix.view());
         let facts = cases.facts.clone();
@@ -97,6 +103,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
             if_intact(&loaded.matrix, &source, measured)?;
         }
     }
+    drop(measuring);
     let cases = cases.done;
     drop(bar);
     let mut records: Vec<_> = cases.iter().flat_map(records_of).collect();

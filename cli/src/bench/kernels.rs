@@ -165,6 +165,9 @@ impl<'a> KernelBench<'a> {
         let cusparse_matrix = self.cusparse_matrix(a);
         let mut pythons = self.pythons(a);
         for (k, wants) in unmeasured {
+            if session.interrupt.asked() {
+                return Ok(());
+            }
             let all = ChunkRows::Rows { begin: 0, end: matrix.rows() };
             let work = Spmm::new(&a, k)?;
             let features = session.pool.install(|| Features::of(&work, &all));
@@ -190,6 +193,8 @@ impl<'a> KernelBench<'a> {
             for python in &mut pythons {
                 match python.time(&session.pool, &x, &expected, self.settings) {
                     Ok(result) => peers.push(result),
+                    // Ctrl-C ends these programs too.
+                    Err(_) if session.interrupt.asked() => return Ok(()),
                     Err(reason) => console.note(&reason),
                 }
             }
@@ -214,9 +219,14 @@ impl<'a> KernelBench<'a> {
                 )?;
                 let Some(kernels) = kernels else { return Ok(()) };
                 let one_thread = match &one_thread_pool {
-                    Some(pool) if *on_cpu => one_thread(pool, a, x.view(), &expected, self.settings, limit)?,
+                    Some(pool) if *on_cpu => {
+                        one_thread((session, pool), a, x.view(), &expected, self.settings)?
+                    }
                     _ => None,
                 };
+                if session.interrupt.asked() {
+                    return Ok(());
+                }
                 if !matrix.is_intact() {
                     return Err(changed(facts.name.clone()));
                 }

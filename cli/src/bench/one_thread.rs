@@ -18,19 +18,19 @@ pub fn one_thread_pool(session: &Session, names: &KernelNames) -> Result<Option<
     is_needed.then(|| Pool::new(&session.machine, Some(1))).transpose()
 }
 
-/// Measures and checks the kernel on the thread of `pool`.
+/// Measures and checks the kernel on the thread of `pool`; none after a signal.
 pub fn one_thread<T: Kernels>(
-    pool: &Pool,
+    (session, pool): (&Session, &Pool),
     matrix: CsrView<'_, T>,
     x: MultiVectorView<'_, T>,
     expected: &Expected<'_, T>,
     settings: BenchSettings,
-    memory_limit_bytes: u64,
 ) -> Result<Option<KernelResult>> {
     let cpu = CpuSettings { k: 0, threads: 1, isa: Isa::detect(), schedule: Schedule::Balanced };
     let name = [ONE_THREAD_KERNEL.name().to_owned()];
-    let mut subject = HostBench::new(pool, matrix, &KernelNames::new(&name)?, cpu, memory_limit_bytes);
+    let mut subject =
+        HostBench::new(pool, matrix, &KernelNames::new(&name)?, cpu, session.memory_limit_bytes());
     subject.take_x(x)?;
-    let results = bench_kernels(pool, &mut subject, x, expected, settings, &|| true)?;
+    let results = bench_kernels(pool, &mut subject, x, expected, settings, &|| !session.interrupt.asked())?;
     Ok(results.and_then(|results| results.into_iter().next()))
 }

@@ -36,11 +36,17 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     arguments.matrices.iter().try_for_each(|matrix| MatrixSource::new(matrix).check())?;
     let session = Session::with(arguments.threads, arguments.seed)?;
     let mut devices = open_devices(&arguments.devices, &arguments.model, &session)?;
-    session.interrupt.defer();
+    let measuring = session.interrupt.measure(console, "case");
     let mut oracle = Oracle { arguments, session: &session, console, consulted: Consulted::default() };
     for matrix in &arguments.matrices {
+        if session.interrupt.asked() {
+            break;
+        }
         let source = MatrixSource::new(matrix);
-        let (loaded, _) = session.load::<f64>(&source, false, console)?;
+        let loaded = match session.load::<f64>(&source, false, console) {
+            Err(Error::Interrupted) => break,
+            loaded => loaded?.0,
+        };
         for dtype in &arguments.dtype {
             let name = &loaded.info.name;
             let measured = match dtype {
@@ -53,6 +59,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
             if_intact(&loaded.matrix, &source, measured)?;
         }
     }
+    drop(measuring);
     let Consulted { cases, without_expected } = oracle.consulted;
     show(&cases, console)?;
     console.json(&json(&cases, arguments, &session))?;

@@ -69,7 +69,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         let reason = "no GPU can be used, and nothing is copied to the CPU (`rowloom devices` says why)";
         return Err(Error::Device { device: "auto".into(), reason: reason.into() });
     }
-    session.interrupt.defer();
+    let measuring = session.interrupt.measure(console, "copy");
     let mut all = Vec::new();
     for name in gpus {
         let mut bench = TransferBench::open(&runtime, &name)?;
@@ -94,12 +94,18 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
                 !session.interrupt.asked()
             })?;
             measured.registering = measured.registering.or(registering);
-            session.interrupt.check()?;
+            if session.interrupt.asked() {
+                break;
+            }
         }
         drop(bar);
         show(&measured, console)?;
         all.push(measured);
+        if session.interrupt.asked() {
+            break;
+        }
     }
+    drop(measuring);
     if let Some(file) = &arguments.csv {
         write_file(file, csv(&all, &session.provenance.lines()).as_bytes())?;
     }
@@ -111,7 +117,8 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
         .with("machine", machine_report(&session.machine))
         .with("config", json!({"subject": WORD, "largest": arguments.largest}))
         .with("transfers", &all);
-    console.json(&report)
+    console.json(&report)?;
+    session.interrupt.check()
 }
 
 /// A usage error for devices that nothing can be copied to.

@@ -44,6 +44,7 @@ fn as_flag(advice: Advice) -> &'static str {
         Advice::ListOfLibraries => "`rowloom devices` says how to install it",
         Advice::EmulatorBuild => "a build with `--features emulator` has it",
         Advice::CudaBuild => "a build with `--features cuda` has it",
+        Advice::DenseProduct => "`rowloom gemm` multiplies dense matrices",
         Advice::LargerDownloads => "raise it with --max-mib",
         Advice::NewDownload => "fetch it again with --again",
     }

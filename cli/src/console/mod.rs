@@ -1,6 +1,7 @@
 //! What people and scripts see: streams, tables, JSON objects, errors, signals, and files that may be replaced.
 
 pub mod advice;
+pub mod device_names;
 pub mod interrupt;
 pub mod launch;
 pub mod overwrite;

@@ -143,10 +143,10 @@ impl Console {
         }
     }
 
-    /// Shows the error that ends the command. With `--json` standard output gets it as an object, unless it has the command's already.
+    /// Shows the error that ends the command, once. With `--json` standard output gets it as an object, unless it has the command's already.
     pub fn error(&self, error: &Error) {
         let message = advice::text(error);
-        if !self.is_error_shown.load(Ordering::SeqCst) {
+        if !self.is_error_shown.swap(true, Ordering::SeqCst) {
             self.labelled("error", "1;31", &message);
         }
         let is_wanted = matches!(self.json, Some(JsonTarget::StandardOutput));

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::Parser;
 use serde_json::Value;
 
 use crate::args::{Arguments, Command, DemoArguments};
@@ -22,7 +21,7 @@ const STEPS: [(&str, &str); 7] = [
     ("Write it as a cache, which opens without parsing.", "convert {}/stencil.mtx {}/stencil.rlm"),
     (
         "Multiply it by 32 vectors at once and verify the product.",
-        "run {}/stencil.rlm -k 32 --verify --output {}/y.npy --json={}/report.json",
+        "run {}/stencil.rlm -k 32 --repeat 20 --verify --output {}/y.npy --json={}/report.json",
     ),
     (
         "The same on the CPU and an emulated GPU together, recorded as a timeline; Y has the same bytes.",
@@ -97,7 +96,7 @@ pub fn steps(arguments: &DemoArguments) -> Result<Vec<Step>> {
             words.push("--force".into());
         }
         let line = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        let parsed = Arguments::try_parse_from(&words)
+        let parsed = Arguments::read(&words)
             .map_err(|error| Error::Internal(format!("a step of the demo is wrong: {error}")))?;
         Ok(Step { sentence, line, command: parsed.command })
     };

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::CommandFactory;
+use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 
 use crate::args::{Arguments, ManArguments};
@@ -15,7 +15,7 @@ use rowloom::internal::error::{Error, Result};
 pub fn run(arguments: &ManArguments, console: &Console) -> Result<()> {
     let report = Report::new("man");
     let Some(folder) = &arguments.folder else {
-        let page = page(&Man::new(Arguments::command()))?;
+        let page = page(&manual(&Arguments::command()))?;
         console.text(&page)?;
         return console.json(&report.with("page", page));
     };
@@ -45,9 +45,19 @@ fn page(man: &Man) -> Result<String> {
     Ok(String::from_utf8_lossy(&page).into_owned())
 }
 
+/// The page of a command, with its version in the footer.
+fn manual(command: &Command) -> Man {
+    // A flag that short help leaves out has a text in the page only if it is its long help.
+    let with_text = |argument: Arg| match (argument.get_long_help(), argument.get_help().cloned()) {
+        (None, Some(help)) => argument.long_help(help),
+        _ => argument,
+    };
+    Man::new(command.clone().mut_args(with_text)).source(concat!("rowloom ", env!("CARGO_PKG_VERSION")))
+}
+
 /// A page for the program and one for each command.
 fn pages() -> Vec<Man> {
     let mut root = Arguments::command().disable_help_subcommand(true);
     root.build();
-    std::iter::once(&root).chain(root.get_subcommands()).map(|command| Man::new(command.clone())).collect()
+    std::iter::once(&root).chain(root.get_subcommands()).map(manual).collect()
 }

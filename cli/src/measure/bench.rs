@@ -220,7 +220,11 @@ pub fn bench_kernels<T: Kernels>(
             Err(reason) => result.reason = Some(reason),
             Ok(()) => {
                 subject.forget_y()?;
-                match measure(settings, best_s, || subject.run(number, x))? {
+                let measured = measure(settings, best_s, keep_going, || subject.run(number, x))?;
+                if !keep_going() {
+                    return Ok(None);
+                }
+                match measured {
                     Err(reason) => result.reason = Some(reason),
                     Ok(seconds) => {
                         result.times = Times::new(&seconds);
@@ -237,21 +241,26 @@ pub fn bench_kernels<T: Kernels>(
     Ok(Some(results))
 }
 
-/// Seconds of repeated runs. A kernel that is far slower than `best_s`, or takes long, runs fewer times.
+/// Seconds of repeated runs. A kernel that is far slower than `best_s`, or takes long, runs fewer times; no run begins once
+/// `keep_going` is false.
 fn measure(
     settings: BenchSettings,
     best_s: f64,
+    keep_going: &dyn Fn() -> bool,
     mut run: impl FnMut() -> Result<std::result::Result<f64, String>>,
 ) -> Result<std::result::Result<Vec<f64>, String>> {
     let mut sampler = Sampler::new(settings, best_s);
     for _ in 0..settings.warmup {
+        if !keep_going() {
+            break;
+        }
         match run()? {
             Ok(seconds) if sampler.is_hopeless(seconds) => break,
             Ok(_) => {}
             Err(reason) => return Ok(Err(reason)),
         }
     }
-    while !sampler.is_enough() {
+    while keep_going() && !sampler.is_enough() {
         match run()? {
             Ok(seconds) => sampler.push(seconds),
             Err(reason) => return Ok(Err(reason)),
@@ -277,7 +286,7 @@ mod tests {
     fn a_kernel_three_times_slower_than_the_best_gets_one_warm_up_and_three_runs() {
         let runs = |best_s: f64, time: f64| {
             let mut count = 0;
-            let seconds = measure(TEN, best_s, || {
+            let seconds = measure(TEN, best_s, &|| true, || {
                 count += 1;
                 Ok(Ok(time))
             });
@@ -289,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_failure_ends_the_runs_with_its_reason() {
-        let failed = measure(TEN, 1.0, || Ok(Err("too many registers".into()))).unwrap();
+        let failed = measure(TEN, 1.0, &|| true, || Ok(Err("too many registers".into()))).unwrap();
         assert_eq!(failed, Err("too many registers".into()));
     }
 

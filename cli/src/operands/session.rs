@@ -7,6 +7,7 @@ use super::collection;
 use super::standard_input;
 use crate::args::MatrixArguments;
 use crate::args::MatrixSource;
+use crate::args::hints;
 use crate::console::Console;
 use crate::console::interrupt::Interrupt;
 use crate::console::table::count;
@@ -66,7 +67,7 @@ impl Session {
         self.machine.memory_limit_bytes()
     }
 
-    /// Reads or generates a matrix, prints its notes, and returns it with the seconds that took.
+    /// Reads or generates a matrix, prints its notes, and returns it with the seconds that took; a signal ends the reading.
     pub fn load<T: Scalar>(
         &self,
         source: &MatrixSource,
@@ -105,12 +106,15 @@ impl Session {
                 let bar = console.byte_bar(path, "reading");
                 let advance = |bytes| {
                     bar.advance(bytes);
-                    Ok(())
+                    self.interrupt.check().map_err(std::io::Error::other)
                 };
                 let progress = Some(Progress(&advance));
-                let input = standard_input::open(path, memory_limit_bytes)?;
+                let input = standard_input::open(path, memory_limit_bytes)
+                    .map_err(|error| hints::of_missing_matrix(path, error))?;
                 let options = ReadOptions { memory_limit_bytes, finite, progress };
-                self.pool.install(|| io::read_input(&input, &options))?
+                let read = self.pool.install(|| io::read_input(&input, &options));
+                // The error of a reading that a signal ended names a place in the file.
+                read.map_err(|error| if self.interrupt.asked() { Error::Interrupted } else { error })?
             }
             MatrixSource::Generated(spec) => {
                 let _spinner = console.spinner(format!("generating {spec}"));

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::standard_input;
+use crate::args::hints;
 use crate::args::options::XSource;
 use rowloom::internal::error::{Error, Place, Result};
 use rowloom::internal::matrix::io::{ArrayFormat, Dense, ReadOptions, read_dense_input};
@@ -44,12 +45,20 @@ pub fn load_with_format<T: Scalar>(
             notes: Vec::new(),
         });
     };
-    let input = standard_input::open(path, memory_limit_bytes)?;
+    let input =
+        standard_input::open(path, memory_limit_bytes).map_err(|error| hints::of_missing_x(path, error))?;
     let dense = read_dense_input::<T>(&input, &ReadOptions { memory_limit_bytes, ..ReadOptions::default() })?;
     let x = &dense.values;
     let place = || Place::file(&input.path);
     if x.rows() != rows {
-        let reason = format!("X has {} rows but A has {rows} columns; the numbers must be equal", x.rows());
+        let reason = match x.k() == rows {
+            true => {
+                format!("X is {} x {rows}; transpose it, since A has {rows} columns", x.rows())
+            }
+            false => {
+                format!("X has {} rows but A has {rows} columns; the numbers must be equal", x.rows())
+            }
+        };
         return Err(Error::input(place(), reason));
     }
     match k {

@@ -86,7 +86,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     }
 
     let sentence = match &parts {
-        Some(parts) => sentence::of_cluster(&plan, parts, &nodes),
+        Some(parts) => sentence::of_cluster(&plan, parts, &nodes.counted(plan.repeat)),
         None => sentence::of_plan(&plan, &counts),
     };
     console.table(&Table::paragraph(&sentence))?;
@@ -113,16 +113,8 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     console.table(&facts)?;
     console.text("\n")?;
     show_devices_and_chunks(&plan, arguments.wide, console)?;
-    if let Some(advice) = nodes.advice() {
-        console.text("\n")?;
-        console.table(&nodes.table(plan.repeat))?;
-        console.text("\n")?;
-        console.table(&Table::paragraph(&advice))?;
-    }
-    if let Some(advice) = gpus::advice(&counts, plan.repeat) {
-        console.text("\n")?;
-        console.table(&Table::paragraph(&advice))?;
-    }
+    nodes.counted(plan.repeat).show(console)?;
+    gpus::counted(&counts, plan.repeat).show(console)?;
 
     let own_flags = json!({
         "matrix": source.name(),

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use serde_json::json;
 
+use super::gpus;
 use super::report::{config, planned, show_devices_and_chunks};
 use super::sentence;
 use super::table::{add_times, device_reasons};
@@ -143,6 +144,7 @@ pub fn run(arguments: &PlanArguments, shape: DenseShape, console: &Console) -> R
     console.table(&facts)?;
     console.text("\n")?;
     show_devices_and_chunks(&plan, arguments.wide, console)?;
+    gpus::counted(&counts, plan.repeat).show(console)?;
 
     let work = json!({ "work": arguments.matrix.to_string_lossy() });
     let report = Report::new("plan")

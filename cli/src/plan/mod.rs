@@ -1,6 +1,7 @@
 //! `rowloom plan`: plans, of sparse and of dense work, with their reasons.
 
 pub mod command;
+mod counts;
 pub mod dense;
 mod gpus;
 pub mod groups;

@@ -1,9 +1,9 @@
 //! The sentence that a plan begins with: which devices, how long for all products, what limits them, what would help.
 
-use super::nodes::NodeCounts;
+use super::counts::Counts;
 use super::table::kind;
+use crate::console::device_names::named;
 use crate::request::cluster::{parts_of_time, size};
-use crate::run::report::named;
 use crate::run::workload::with_own_names;
 use rowloom::internal::error::{Counted, Seconds};
 use rowloom::internal::plan::{DeviceCount, Plan};
@@ -50,8 +50,8 @@ pub fn of_plan(plan: &Plan, counts: &[DeviceCount]) -> String {
     with_own_names(kind(plan), &format!("{}.", words.join("; ")))
 }
 
-/// The sentence of a plan for a cluster, whose product has these parts.
-pub fn of_cluster(plan: &Plan, parts: &TimeParts, nodes: &NodeCounts) -> String {
+/// The sentence of a plan for a cluster, whose product has these parts, with the times on fewer nodes.
+pub fn of_cluster(plan: &Plan, parts: &TimeParts, nodes: &Counts) -> String {
     let Some(cluster) = &plan.cluster else { return of_plan(plan, &[]) };
     let times = parts_of_time(cluster, parts);
     let Some((longest, longest_s)) = times.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)) else {
@@ -65,9 +65,9 @@ pub fn of_cluster(plan: &Plan, parts: &TimeParts, nodes: &NodeCounts) -> String 
         Seconds(parts.product_s)
     ));
     match nodes.advised() {
-        Some((advised, _)) if advised.nodes < cluster.nodes => {
-            let few = Counted(u64::from(advised.nodes), "node");
-            words.push(format!("{few} would take {}", Seconds(advised.product_s)));
+        Some((advised, _)) if advised.number < u64::from(cluster.nodes) => {
+            let few = Counted(advised.number, "node");
+            words.push(format!("{few} would take {} in total", Seconds(advised.total_s)));
         }
         _ if is_mostly_set_up(plan) => words.push(further(plan)),
         _ => {}

@@ -1,7 +1,7 @@
 //! The tables of `rowloom plan`: predicted times, devices, chunks grouped by device and kernel, and the reasons of the kernels.
 
+use crate::console::device_names::named;
 use crate::console::table::{Table, count, percent, seconds, short};
-use crate::run::report::named;
 use crate::run::workload::with_own_names;
 use rowloom::internal::error::{Bytes, Counted, Seconds};
 use rowloom::internal::kernel::KindOfWork;
@@ -105,7 +105,7 @@ fn memory(device: &DevicePlan, wide: bool) -> String {
         parts.push(format!("{} x {} for A", slots.a_slots, Bytes(slots.a_slot_bytes)));
     }
     parts.push(format!("{} x {} for Y", slots.y_slots, Bytes(slots.y_slot_bytes)));
-    format!("{} of {}", parts.join(", "), Bytes(device.memory_budget_bytes))
+    format!("{} (of {} that may be used)", parts.join(", "), Bytes(device.memory_budget_bytes))
 }
 
 fn x_words(device: &DevicePlan, wide: bool) -> String {

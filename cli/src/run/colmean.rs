@@ -1,7 +1,6 @@
 //! `rowloom colmean`: means, sums and variances of the columns of a dense table, by channel and sample.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64;
@@ -20,7 +19,7 @@ use crate::console::table::count;
 use crate::operands::dense::DenseInput;
 use crate::request::plan_file;
 use rowloom::internal::device::Description;
-use rowloom::internal::error::Result;
+use rowloom::internal::error::{Error, Result};
 use rowloom::internal::kernel::KindOfWork;
 use rowloom::internal::kernel::colmean::{Totals, verify};
 use rowloom::internal::kernel::cpu::Kernels;
@@ -72,16 +71,10 @@ fn run_typed<T: Kernels>(arguments: &ColmeanArguments, console: &Console) -> Res
     tracing::info_span!("prepare").in_scope(|| sums.prepare())?;
     let mut pass = Pass { sums: &mut sums, totals: None };
     let measured = job.repeat(&mut pass)?;
-    let totals = pass.totals.filter(|_| measured.is_complete);
-    let verification = match &totals {
-        Some(totals) => job.verify(&measured, || verify(table.values.view(), totals, deviations))?,
-        None => None,
-    };
-    let statistics = totals.as_ref().map(|totals| Statistics::of(totals, &arguments.statistics));
-    if let Some(statistics) = &statistics {
-        let provenance = job.session.provenance.lines();
-        files.write(statistics, &selection, &table, &provenance)?;
-    }
+    let totals = pass.totals.ok_or_else(|| Error::Internal("no sums were computed".into()))?;
+    let verification = job.verify(|| verify(table.values.view(), &totals, deviations))?;
+    let statistics = Statistics::of(&totals, &arguments.statistics);
+    files.write(&statistics, &selection, &table, &job.session.provenance.lines())?;
     let done = Done {
         load_s: table.load_s,
         plan_s: sums.plan_s(),
@@ -89,8 +82,8 @@ fn run_typed<T: Kernels>(arguments: &ColmeanArguments, console: &Console) -> Res
         clock_errors: sums.clock_errors(),
         faults: sums.faults(),
         verification,
-        result_hash: totals.as_ref().map(hash),
-        ..Done::new(workload(arguments, &table, &selection, statistics.as_ref()))
+        result_hash: Some(hash(&totals)),
+        ..Done::new(workload(arguments, &table, &selection, Some(&statistics)))
     };
     job.report(done, measured)?;
     let ended = job.end("the sums", verification.as_ref());
@@ -178,8 +171,8 @@ pub struct Pass<'s, 'a, T: Kernels> {
 }
 
 impl<T: Kernels> Repeated for Pass<'_, '_, T> {
-    fn apply(&mut self, cancel: &AtomicBool) -> Result<()> {
-        self.totals = self.sums.apply_until(Some(cancel))?;
+    fn apply(&mut self) -> Result<()> {
+        self.totals = Some(self.sums.apply()?);
         Ok(())
     }
 

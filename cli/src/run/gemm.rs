@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64;
@@ -85,14 +84,13 @@ fn run_typed<T: PackedProduct>(arguments: &GemmArguments, console: &Console) -> 
     let old = old_c.as_ref().map(|old| &*old.values).filter(|_| updated);
     let factors = (*alpha, *beta);
     let measured = gemm.bind(&*b.values, &mut c, |bound| job.repeat(&mut Product { bound, factors, old }))?;
-    let complete = measured.is_complete;
     let compared = verified_rows(rows, a.values.k(), columns);
-    let verification = job.verify(&measured, || {
+    let verification = job.verify(|| {
         let scaling = Scaling { alpha: T::from_f64(*alpha), beta: T::from_f64(*beta) };
         let old = old.map(|old| old.view());
         verify(scaling, a.values.view(), b.values.view(), old, c.view(), &compared)
     })?;
-    if let (Some(file), true) = (&output, complete) {
+    if let Some(file) = &output {
         file.write(&c, a.format)?;
     }
     let done = Done {
@@ -105,7 +103,7 @@ fn run_typed<T: PackedProduct>(arguments: &GemmArguments, console: &Console) -> 
         verified_part: (compared.len() < rows)
             .then(|| format!("{} of {} rows", count(compared.len() as u64), count(rows as u64))),
         // Rows are packed, and all supported machines are little-endian.
-        result_hash: complete.then(|| format!("{:016x}", xxh3_64(bytemuck::cast_slice(c.data())))),
+        result_hash: Some(format!("{:016x}", xxh3_64(bytemuck::cast_slice(c.data())))),
         ..Done::new(workload)
     };
     job.report(done, measured)?;
@@ -213,12 +211,12 @@ pub struct Product<'g, 'b, 'a, T: PackedProduct> {
 }
 
 impl<T: PackedProduct> Repeated for Product<'_, '_, '_, T> {
-    fn apply(&mut self, cancel: &AtomicBool) -> Result<()> {
+    fn apply(&mut self) -> Result<()> {
         if let Some(old) = self.old {
             self.bound.c_mut().data_mut().copy_from_slice(old.data());
         }
         let (alpha, beta) = self.factors;
-        self.bound.apply_scaled_until(alpha, beta, Some(cancel))
+        self.bound.apply_scaled(alpha, beta)
     }
 
     fn plan(&mut self) -> &Plan {

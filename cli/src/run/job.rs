@@ -141,12 +141,7 @@ impl<'a> Job<'a> {
         drop(span);
         let seconds = vec![report.seconds()];
         let phase = Phase { plan, descriptions, set_up: None, reports: vec![report] };
-        let measured = Repetitions {
-            seconds,
-            phases: vec![phase],
-            is_complete: true,
-            checked: CheckedRepetitions::default(),
-        };
+        let measured = Repetitions { seconds, phases: vec![phase], checked: CheckedRepetitions::default() };
         let prepare_s = start.elapsed().as_secs_f64();
         self.report(Done { load_s, plan_s, prepare_s, simulated: true, ..Done::new(workload) }, measured)?;
         self.session.interrupt.check()
@@ -154,7 +149,13 @@ impl<'a> Job<'a> {
 
     /// Repeats the work.
     pub fn repeat(&self, work: &mut dyn Repeated) -> Result<Repetitions> {
-        self.session.interrupt.defer();
+        let _measuring = self.session.interrupt.measure(
+            self.console,
+            match self.request.work {
+                KindOfWork::Spmm | KindOfWork::Gemm => "product",
+                KindOfWork::Colmean => "run",
+            },
+        );
         let _spinner = self.console.spinner(match self.request.work {
             KindOfWork::Spmm => "multiplying",
             KindOfWork::Gemm | KindOfWork::Colmean => "computing",
@@ -168,15 +169,15 @@ impl<'a> Job<'a> {
         repeat(&self.session, self.console, work, self.request.repeated, kept_tasks)
     }
 
-    /// The verification of a complete result, where it is asked for.
+    /// The verification of the result, where it is asked for and no signal came.
     pub fn verify(
         &self,
-        measured: &Repetitions,
         verify: impl FnOnce() -> Result<Verification> + Send,
     ) -> Result<Option<Verification>> {
-        if !self.request.repeated.verify || !measured.is_complete || self.session.interrupt.asked() {
+        if !self.request.repeated.verify || self.session.interrupt.asked() {
             return Ok(None);
         }
+        let _measuring = self.session.interrupt.measure(self.console, "verification");
         let _spinner = self.console.spinner("verifying");
         self.session.pool.install(verify).map(Some)
     }

@@ -1,7 +1,6 @@
 //! `rowloom run`: computes Y = A X, measures it, verifies it with `--verify`, and reports.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -127,13 +126,12 @@ fn multiply<T: Kernels>(
     tracing::info_span!("prepare").in_scope(|| product.prepare())?;
     product.take_notes().iter().for_each(|note| job.console.note(note));
     let measured = product.bind(&x, &mut y, |bound| job.repeat(bound))?;
-    let complete = measured.is_complete;
     let (threads, path) = (session.pool.threads() as u32, job.runtime.factors_path());
     learn_factors(product.plan(), product.last_report(), threads, path.as_deref());
-    let verification = job.verify(&measured, || verify(matrix, x.view(), y.view()))?;
+    let verification = job.verify(|| verify(matrix, x.view(), y.view()))?;
     check_intact(&a.loaded.matrix, &a.source)?;
     let is_right = verification.as_ref().is_none_or(|verification| verification.passed);
-    if let (Some(file), true) = (&output, complete && is_right) {
+    if let (Some(file), true) = (&output, is_right) {
         file.write(&y, x_format)?;
     }
 
@@ -147,7 +145,7 @@ fn multiply<T: Kernels>(
         faults: product.faults(),
         verification,
         // Rows are packed, and all supported machines are little-endian.
-        result_hash: complete.then(|| format!("{:016x}", xxh3_64(bytemuck::cast_slice(y.data())))),
+        result_hash: Some(format!("{:016x}", xxh3_64(bytemuck::cast_slice(y.data())))),
         ..Done::new(a.workload(arguments, session, k, &arguments.x.name()))
     };
     job.report(done, measured)?;
@@ -197,8 +195,7 @@ fn build<'a, T: Kernels>(
 
 /// Learns the ratio of measured to predicted kernel time of each device from the last product. A file that cannot be written is no error.
 fn learn_factors(plan: &Plan, last: Option<&RunReport>, threads: u32, path: Option<&Path>) {
-    let (Some(last), Some(path)) = (last.filter(|last| !last.cancelled && last.faults.is_empty()), path)
-    else {
+    let (Some(last), Some(path)) = (last.filter(|last| last.faults.is_empty()), path) else {
         return;
     };
     let computations = last.computed().map(|Computed { chunk, device, ns }| Computation {
@@ -218,8 +215,8 @@ fn learn_factors(plan: &Plan, last: Option<&RunReport>, threads: u32, path: Opti
 }
 
 impl<T: Kernels> Repeated for Bound<'_, '_, T> {
-    fn apply(&mut self, cancel: &AtomicBool) -> Result<()> {
-        self.apply_until(Some(cancel))
+    fn apply(&mut self) -> Result<()> {
+        Bound::apply(self)
     }
 
     fn plan(&mut self) -> &Plan {

@@ -203,7 +203,7 @@ fn run_typed<T: Kernels>(
     let block = RowBlock { first_row: own.start, total_rows: rows, matrix };
     let built = cluster.product(block).columns(k).options(options).build();
     let mut product = agree(&**ranks, built)?;
-    session.interrupt.defer();
+    let measuring = session.interrupt.measure(console, "product");
     let measured = {
         let _spinner = console.spinner("multiplying");
         multiply(&request, &session, &**ranks, &mut product, &x_rows, rows == cols)?
@@ -217,6 +217,7 @@ fn run_typed<T: Kernels>(
         }
         _ => None,
     };
+    drop(measuring);
     agree(&**ranks, cache.map_or(Ok(()), |cache| cache.check_intact()))?;
     let hash = if measured.is_complete { hash_rows(&**ranks, y.view())? } else { None };
     if let (Some(path), true) = (&arguments.output, measured.is_complete) {

@@ -1,7 +1,5 @@
 //! Repeated computations: warm-up and measured repetitions until a signal comes, and what is kept of them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::args::RepeatArguments;
 use crate::console::Console;
 use crate::operands::session::Session;
@@ -21,8 +19,8 @@ const MAX_SIMULATED_CHUNKS: usize = 4096;
 
 /// Work that is computed again and again.
 pub trait Repeated {
-    /// Computes once, or less if `cancel` is set meanwhile, as the report then says.
-    fn apply(&mut self, cancel: &AtomicBool) -> Result<()>;
+    /// Computes once.
+    fn apply(&mut self) -> Result<()>;
 
     /// The plan of the last repetition.
     fn plan(&mut self) -> &Plan;
@@ -65,8 +63,6 @@ pub struct Repetitions {
     pub seconds: Vec<f64>,
     /// The plans in their order.
     pub phases: Vec<Phase>,
-    /// Whether the last repetition computed the whole result.
-    pub is_complete: bool,
     /// The checked repetitions, warm-up included.
     pub checked: CheckedRepetitions,
 }
@@ -80,8 +76,8 @@ pub struct CheckedRepetitions {
     pub seconds: f64,
 }
 
-/// Runs the warm-up and the measured repetitions, until a signal comes. Keeps reports of up to `kept_tasks` tasks, and the last one. The
-/// caller has deferred the signal.
+/// Runs the warm-up and the measured repetitions, until a signal comes; the current one is then completed, so that the result is whole.
+/// Keeps reports of up to `kept_tasks` tasks, and the last one.
 pub fn repeat(
     session: &Session,
     console: &Console,
@@ -90,19 +86,14 @@ pub fn repeat(
     kept_tasks: usize,
 ) -> Result<Repetitions> {
     let (warmup, repeats) = (u64::from(arguments.warmup), u64::from(arguments.repeat));
-    let mut measured = Repetitions {
-        seconds: Vec::new(),
-        phases: Vec::new(),
-        is_complete: false,
-        checked: CheckedRepetitions::default(),
-    };
+    let mut measured =
+        Repetitions { seconds: Vec::new(), phases: Vec::new(), checked: CheckedRepetitions::default() };
     let (mut free_tasks, mut changes) = (kept_tasks, None);
-    let cancel = session.interrupt.flag();
     for run in 0..warmup + repeats {
-        if cancel.load(Ordering::SeqCst) {
+        if session.interrupt.asked() {
             break;
         }
-        work.apply(cancel)?;
+        work.apply()?;
         work.take_notes().iter().for_each(|note| console.note(note));
         if changes != Some(work.changes()) {
             changes = Some(work.changes());
@@ -111,12 +102,11 @@ pub fn repeat(
             measured.phases.push(Phase { plan, descriptions, set_up, reports: Vec::new() });
         }
         let Some(report) = work.last_report().cloned() else { continue };
-        measured.is_complete = !report.cancelled;
         if let Some(check_s) = report.check_s {
             measured.checked.products += 1;
             measured.checked.seconds += check_s;
         }
-        if run >= warmup && !report.cancelled {
+        if run >= warmup {
             measured.seconds.push(report.seconds());
         }
         let Some(phase) = measured.phases.last_mut() else { continue };
@@ -130,11 +120,9 @@ pub fn repeat(
             }
         }
         phase.reports.push(report);
-        if !measured.is_complete {
-            break;
-        }
     }
-    Ok(measured)
+    // Without any repetition there is nothing to report.
+    if measured.phases.is_empty() { session.interrupt.check().map(|()| measured) } else { Ok(measured) }
 }
 
 /// Seconds of the plan in virtual time, where several devices work together.

@@ -9,6 +9,7 @@ use super::repeat::simulated_s;
 use super::request::Request;
 use super::workload::Workload;
 use crate::args::standard_stream::is_dash;
+use crate::console::device_names::named;
 use crate::console::reasons;
 use crate::console::report::{Report, machine_report};
 use crate::console::table::{Table, percent, seconds};
@@ -110,6 +111,11 @@ impl<'a> Outcome<'a> {
 }
 
 impl Outcome<'_> {
+    /// Whether the only measured product is the first one, which is slower than later ones.
+    fn is_cold(&self) -> bool {
+        !self.done.simulated && self.times.n == 1 && self.request.repeated.warmup == 0
+    }
+
     fn gflops(&self) -> Option<f64> {
         let operations = self.done.workload.operations;
         // An empty product may take no measurable time.
@@ -195,17 +201,6 @@ impl Outcome<'_> {
     }
 }
 
-/// The names of a few devices; of many the number, the first and the last.
-pub fn named(devices: &[impl AsRef<str>]) -> String {
-    const MAX_NAMED: usize = 3;
-    match devices {
-        [first, .., last] if devices.len() > MAX_NAMED => {
-            format!("{} devices ({} to {})", devices.len(), first.as_ref(), last.as_ref())
-        }
-        few => few.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(" and "),
-    }
-}
-
 /// The table for people.
 pub fn table(outcome: &Outcome<'_>) -> Table {
     let Outcome { done: Done { workload, .. }, times, plan, .. } = outcome;
@@ -237,18 +232,30 @@ pub fn table(outcome: &Outcome<'_>) -> Table {
             table.fact("time", format!("{} per {unit} in virtual time", Seconds(median)));
             table.fact("predicted", format!("{predicted} per {unit}, simulated {}", Seconds(median)));
         } else {
-            let spread = format!("median {}, min {}, max {}", Seconds(median), Seconds(min), Seconds(max));
-            table.fact("time", format!("{spread} ({})", Counted(times.n as u64, unit)));
-            let simulated = outcome.simulated_s.map(|s| format!(", simulated {}", Seconds(s)));
-            let words = format!("{predicted} per {unit}, measured {}", Seconds(median));
-            table.fact("predicted", format!("{words}{}", simulated.unwrap_or_default()));
+            table.fact(
+                "time",
+                match times.n {
+                    1 if outcome.is_cold() => {
+                        format!("{} for the first {unit}, warm-up included; see --repeat", Seconds(median))
+                    }
+                    1 => format!("{} (1 {unit})", Seconds(median)),
+                    n => format!(
+                        "median {}, min {}, max {} ({})",
+                        Seconds(median),
+                        Seconds(min),
+                        Seconds(max),
+                        Counted(n as u64, unit)
+                    ),
+                },
+            );
+            table.fact("predicted", format!("{predicted} per {unit}, measured {}", Seconds(median)));
         }
     }
     let speed = match workload.work {
         KindOfWork::Colmean => outcome.gb_per_s().map(|rate| format!("{rate:.2} GB/s")),
         KindOfWork::Spmm | KindOfWork::Gemm => outcome.gflops().map(|rate| format!("{rate:.2} GFLOP/s")),
     };
-    if let Some(speed) = speed {
+    if let Some(speed) = speed.filter(|_| !outcome.is_cold()) {
         table.fact("speed", format!("{speed} on {}", computed_on(outcome)));
     }
     if plan.devices.len() > 1 {
@@ -261,9 +268,8 @@ pub fn table(outcome: &Outcome<'_>) -> Table {
     }
     if outcome.done.checked.products > 0 {
         let CheckedRepetitions { products, seconds } = outcome.done.checked;
-        // On the host the sums of the check are formed during the product.
-        let them = if products == 1 { "it" } else { "them" };
-        table.fact("checked", format!("{}, {} after {them}", Counted(products, unit), Seconds(seconds)));
+        let (products, seconds) = (Counted(products, unit), Seconds(seconds));
+        table.fact("checked", format!("{products} as computed, by weighted sums (--check), {seconds} more"));
     }
     add_result(&mut table, outcome);
     table
@@ -283,6 +289,8 @@ pub fn add_result(table: &mut Table, outcome: &Outcome<'_>) {
             false => format!("NO: the largest error is {largest:.3} × the rounding bound"),
         };
         table.fact("verified", verdict);
+    } else if outcome.request.repeated.verify && outcome.interrupted {
+        table.fact("verified", format!("no: the command was interrupted before {result} was verified"));
     }
     for (name, value) in &workload.results {
         table.fact(name, value);

@@ -65,7 +65,9 @@ pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
     };
     console.note(&study.estimate(&cases));
     let bar = console.bar(cases.len() as u64, "cases");
+    let measuring = study.session.interrupt.measure(&console.under(&bar), "run");
     let ended = study.measure(&cases, &bar);
+    drop(measuring);
     drop(bar);
     if study.records.is_empty() {
         // There is nothing to write; the results of an earlier study stay.
@@ -273,7 +275,6 @@ impl Study<'_> {
         if self.session.pool.threads() != first.threads {
             self.session = Session::with(Some(first.threads), self.config.seed)?;
         }
-        self.session.interrupt.defer();
         if !first.subject.is_sparse() {
             self.loaded = None;
             return self.dense(first, timeline_keys);

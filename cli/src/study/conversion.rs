@@ -61,16 +61,18 @@ fn serial_and_parallel<M: Send>(
     };
     let (mut serial_record, mut parallel_record) =
         (Record { threads: 1, ..named("serial") }, named("parallel"));
-    let (serial_result, parallel_result) =
-        match (repeated(settings, &serial), repeated(settings, || session.pool.install(&parallel))) {
-            (Ok(serial), Ok(parallel)) => (serial, parallel),
-            (Err(refusal @ Error::DoesNotFit { .. }), _) | (_, Err(refusal @ Error::DoesNotFit { .. })) => {
-                serial_record.reason = Some(advice::text(&refusal));
-                parallel_record.reason = Some(advice::text(&refusal));
-                return Ok([serial_record, parallel_record]);
-            }
-            (Err(error), _) | (_, Err(error)) => return Err(error),
-        };
+    let (serial_result, parallel_result) = match (
+        repeated(session, settings, &serial),
+        repeated(session, settings, || session.pool.install(&parallel)),
+    ) {
+        (Ok(serial), Ok(parallel)) => (serial, parallel),
+        (Err(refusal @ Error::DoesNotFit { .. }), _) | (_, Err(refusal @ Error::DoesNotFit { .. })) => {
+            serial_record.reason = Some(advice::text(&refusal));
+            parallel_record.reason = Some(advice::text(&refusal));
+            return Ok([serial_record, parallel_record]);
+        }
+        (Err(error), _) | (_, Err(error)) => return Err(error),
+    };
     let equal = same(&serial_result.1, &parallel_result.1);
     for (record, times) in [(&mut serial_record, serial_result.0), (&mut parallel_record, parallel_result.0)]
     {
@@ -81,13 +83,18 @@ fn serial_and_parallel<M: Send>(
     Ok([serial_record, parallel_record])
 }
 
-/// The times of a repeated conversion, and its last result.
-fn repeated<M>(settings: BenchSettings, convert: impl Fn() -> Result<M>) -> Result<(Times, M)> {
+/// The times of a repeated conversion, and its last result; an error where a signal came.
+fn repeated<M>(
+    session: &Session,
+    settings: BenchSettings,
+    convert: impl Fn() -> Result<M>,
+) -> Result<(Times, M)> {
     let mut sampler = Sampler::new(settings, f64::INFINITY);
     for _ in 0..settings.warmup.min(1) {
         convert()?;
     }
     loop {
+        session.interrupt.check()?;
         let start = Instant::now();
         let result = convert()?;
         sampler.push(start.elapsed().as_secs_f64());

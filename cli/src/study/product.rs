@@ -1,7 +1,5 @@
 //! A whole product as a case of a study: planned, run until its time is known, its last Y verified or checked.
 
-use std::sync::atomic::AtomicBool;
-
 use crate::args::options::{Devices, XSource, parse_bytes};
 use crate::args::{ExecutionArguments, PlanningArguments};
 use crate::measure::{Checked, check_product};
@@ -187,11 +185,9 @@ pub fn repeat_until_known(
 ) -> Result<(Times, RunReport)> {
     let settings = settings(config);
     let mut sampler = Sampler::new(settings, f64::INFINITY);
-    // A signal ends the case after the current repetition.
-    let never = AtomicBool::new(false);
     let mut run = 0;
     while !sampler.is_enough() && !session.interrupt.asked() {
-        work.apply(&never)?;
+        work.apply()?;
         if run >= settings.warmup {
             sampler.push(work.last_report().map_or(0.0, RunReport::seconds));
         }

@@ -130,7 +130,7 @@ fn bottleneck(bottleneck: &Bottleneck) -> String {
 }
 
 fn ranks(summary: &RanksSummary) -> Table {
-    let mut table = Table::columns(["rank", "compute", "exchange", "hidden", "end"], &[1, 2, 3, 4]);
+    let mut table = Table::columns(["rank", "compute", "exchange", "hidden", "end"], &[1, 2, 3, 4]).wrapped();
     for rank in &summary.ranks {
         table.row([
             rank.rank.to_string(),
@@ -144,7 +144,8 @@ fn ranks(summary: &RanksSummary) -> Table {
 }
 
 fn devices(summary: &Summary) -> Table {
-    let mut table = Table::columns(["device", "compute", "copy", "busy", "hidden", "idle"], &[1, 2, 3, 4, 5]);
+    let mut table =
+        Table::columns(["device", "compute", "copy", "busy", "hidden", "idle"], &[1, 2, 3, 4, 5]).wrapped();
     for device in &summary.devices {
         table.row([
             shown(&device.name),
@@ -159,7 +160,8 @@ fn devices(summary: &Summary) -> Table {
 }
 
 fn lanes(summary: &Summary) -> Table {
-    let mut table = Table::columns(["device", "lane", "tasks", "busy", "idle", "share"], &[2, 3, 4, 5]);
+    let mut table =
+        Table::columns(["device", "lane", "tasks", "busy", "idle", "share"], &[2, 3, 4, 5]).wrapped();
     let whole = summary.runs.map_or(0.0, |runs| runs.median_s);
     for device in &summary.devices {
         for lane in &device.lanes {
@@ -178,7 +180,7 @@ fn lanes(summary: &Summary) -> Table {
 }
 
 fn path_parts(path: &CriticalPath) -> Table {
-    let mut table = Table::columns(["critical path", "tasks", "time", "share"], &[1, 2, 3]);
+    let mut table = Table::columns(["critical path", "tasks", "time", "share"], &[1, 2, 3]).wrapped();
     for part in &path.by_category {
         table.row([
             part.category.name().to_owned(),
@@ -196,9 +198,8 @@ fn longest_steps(path: &CriticalPath) -> Table {
     longest.sort_by(|a, b| b.share.total_cmp(&a.share));
     longest.truncate(LONGEST_STEPS);
     longest.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
-    let headings =
-        ["longest steps, in order of time", "device", "lane", "start", "time", "share", "gap before"];
-    let mut table = Table::columns(headings, &[3, 4, 5, 6]);
+    let headings = ["longest steps", "device", "lane", "start", "time", "share", "gap before"];
+    let mut table = Table::columns(headings, &[3, 4, 5, 6]).wrapped();
     for step in longest {
         table.row([
             shown(&step.name),
@@ -214,8 +215,8 @@ fn longest_steps(path: &CriticalPath) -> Table {
 }
 
 fn predictions(predictions: &Predictions) -> Table {
-    let headings = ["worst predictions", "device", "lane", "predicted", "measured", "measured/predicted"];
-    let mut table = Table::columns(headings, &[3, 4, 5]);
+    let headings = ["worst predictions", "device", "lane", "predicted", "measured", "ratio"];
+    let mut table = Table::columns(headings, &[3, 4, 5]).wrapped();
     for worst in &predictions.worst {
         table.row([
             shown(&worst.name),
@@ -239,7 +240,7 @@ fn predictions(predictions: &Predictions) -> Table {
 }
 
 fn host(summary: &Summary) -> Table {
-    let mut table = Table::columns(["host program", "count", "time", "own time"], &[1, 2, 3]);
+    let mut table = Table::columns(["host program", "count", "time", "own time"], &[1, 2, 3]).wrapped();
     for step in &summary.host {
         table.row([shown(&step.name), count(step.count), seconds(step.total_s), seconds(step.own_s)]);
     }

@@ -61,7 +61,7 @@ fn a_plan_for_many_nodes_is_one_page_that_ends_with_a_number_of_nodes() {
     assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
     assert!(page.trim_start().starts_with("64 nodes of 8 GPUs compute 20 products in "), "{page}");
     let last = page.trim_end().rsplit("\n\n").next().unwrap().trim_start();
-    assert!(last.starts_with("use ") && last.contains("because a product takes "), "{last}");
+    assert!(last.starts_with("use ") && last.contains("because 20 products take "), "{last}");
     for words in ["8 nodes x 8 GPUs: ", "open 8 devices on each of 64 nodes", "stay on the devices"] {
         assert!(page.contains(words), "{words}: {page}");
     }
@@ -70,6 +70,20 @@ fn a_plan_for_many_nodes_is_one_page_that_ends_with_a_number_of_nodes() {
         assert!(!page.contains(words), "{words}: {page}");
     }
     assert!(place.succeed(&format!("{words} --wide")).stdout.lines().count() > 1000);
+}
+
+#[test]
+fn a_cluster_and_fewer_nodes_are_compared_by_the_time_of_the_same_products() {
+    let words = "plan gen:stencil27,n=24 -k 32 --devices sim:node8x4 --repeat 1000";
+    let place = Place::new();
+    let report = place.json(&format!("{words} --json"));
+    let total = report["node_counts"][2]["total_s"].as_f64().unwrap();
+    let page = place.succeed(words).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(page.contains(&format!("1 node would take {:.0} ms in total", total * 1e3)), "{page}");
+    assert!(
+        page.contains(&format!("1000 products take {:.0} ms there with the set-up", total * 1e3)),
+        "{page}"
+    );
 }
 
 #[test]

@@ -7,6 +7,8 @@ fn the_demo_writes_the_files_it_names() {
     let place = Place::new();
     let text = place.succeed("demo").stdout;
     assert!(text.contains("verified"), "{text}");
+    // The result of the command that is printed: 20 products were asked for.
+    assert!(text.contains(" --repeat 20 --verify --output ") && text.contains("(20 products)"), "{text}");
     assert_eq!(place.names(), ["rowloom-demo"]);
     let mut files = 0;
     for entry in std::fs::read_dir(place.path("rowloom-demo")).unwrap() {

@@ -136,6 +136,20 @@ fn wrong_operands_of_a_dense_product_are_refused_by_name() {
 }
 
 #[test]
+fn tables_of_spreadsheets_are_read_and_a_column_of_text_is_named() {
+    let place = Place::new();
+    place.write("quoted.csv", "\"id\";\"val\"\n1;\"2,5\"\n2;\"3,5\"\n");
+    let shown = place.succeed("colmean quoted.csv").stdout;
+    assert!(shown.contains("mean 3.000000") && shown.contains("val"), "{shown}");
+    place.write("text.csv", "id;name\n1;abc\n");
+    place.fail(
+        "colmean text.csv",
+        3,
+        "text.csv:2:3: value 'abc' is not a number; column 2, 'name', must have numbers only",
+    );
+}
+
+#[test]
 fn asking_for_cublas_without_it_is_a_usage_error() {
     let place = place();
     place.fail(

@@ -607,13 +607,15 @@ fn a_machine_with_eight_gpus_has_one_screen_that_ends_with_the_number_to_use() {
         String::from_utf8(output.stdout).unwrap()
     };
     let text = page(words);
-    assert!(text.lines().count() <= 50, "{} lines: {text}", text.lines().count());
+    assert!(text.lines().count() <= 54, "{} lines: {text}", text.lines().count());
     assert!(text.contains("\n sim:node8/0 to 1 "), "{text}");
     assert_eq!(text.matches("device count").count(), 1, "{text}");
     let last =
         text.trim_end().rsplit("\n\n").next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(last.starts_with("use 1 GPU, because 20 products take ") && last.ends_with(" on 8"), "{last}");
+    assert!(text.contains(" GPUs  per product  20 products\n"), "{text}");
     let wide = page(&format!("{words} --wide"));
+    assert!(wide.contains(" that may be used)"), "{wide}");
     let short = wide.split_whitespace().collect::<Vec<_>>().join(" ");
     for gpus in ["4 GPUs", "2 GPUs", "1 GPU"] {
         assert!(short.contains(&format!("for 20 products {gpus} of kind h100")), "{gpus}: {wide}");

@@ -255,6 +255,21 @@ fn notes_go_to_standard_error_and_quiet_silences_them() {
     place.fail("run nan.mtx -k 1 --finite", 3, "nan.mtx:3");
 }
 
+#[test]
+fn one_product_without_warm_up_has_no_median_and_no_speed() {
+    let place = small();
+    let cold = place.succeed("run small.mtx -k 3 --output y.npy --verify").stdout;
+    assert!(cold.contains(" for the first product, warm-up included; see --repeat"), "{cold}");
+    assert!(!cold.contains("median") && !cold.contains("FLOP/s"), "{cold}");
+    let warm = place.succeed("run small.mtx -k 3 --repeat 1").stdout;
+    assert!(warm.contains(" (1 product)") && warm.contains("FLOP/s") && !warm.contains("median"), "{warm}");
+    for shown in [cold, warm] {
+        assert!(shown.contains("1 product as computed, by weighted sums"), "{shown}");
+        assert!(!shown.contains("simulated"), "{shown}");
+    }
+    assert!(place.succeed("run small.mtx -k 3 --repeat 2").stdout.contains("median"));
+}
+
 /// Starts `rowloom`, sends `signal` when it has run a while and `meanwhile` is done, and gives the exit code.
 fn interrupted(place: &Place, words: &str, signal: &str, meanwhile: impl FnOnce()) -> Option<i32> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_rowloom"))

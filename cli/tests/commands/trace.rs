@@ -56,11 +56,26 @@ fn a_trace_is_summarised_in_tables() {
         "emu:0",
         "h2d",
         "critical path",
-        "longest steps, in order of time",
+        "longest steps",
         "worst predictions",
         "own time",
     ] {
         assert!(text.contains(part), "'{part}' is not in\n{text}");
+    }
+}
+
+#[test]
+fn tables_of_a_trace_are_at_most_80_columns_wide() {
+    let place = Place::new();
+    place.succeed("run gen:stencil27,n=24 -k 32 --devices sim:node8x2 --trace nodes.json");
+    place.succeed(
+        "run gen:stencil27,n=24 -k 32 --devices sim:h200x2 --mode oneshot --chunks 24 --trace gpus.json",
+    );
+    for name in ["nodes.json", "gpus.json"] {
+        let text = place.succeed(&format!("trace {name}")).stdout;
+        assert!(text.contains("longest steps"), "{text}");
+        let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(wide.is_empty(), "{wide:#?}");
     }
 }
 

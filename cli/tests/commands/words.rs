@@ -83,6 +83,33 @@ fn unknown_names_suggest_the_nearest() {
 }
 
 #[test]
+fn what_was_probably_meant_is_said() {
+    let place = Place::new();
+    place.write("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 3 1\n1 1 1\n");
+    place.write("xt.mtx", "%%MatrixMarket matrix array real general\n2 3\n1\n1\n1\n1\n1\n1\n");
+    place.write("notes.mtx", "# Rowloom\n");
+    place.succeed("gemm gen:dense,rows=3,cols=2 gen:dense,rows=2,cols=2 --output d.npy");
+    for (words, code, said) in [
+        ("run a.mtx --x rand", 3, "did you mean random?"),
+        ("run a.mtx --x xt.mtx", 3, "X is 2 x 3; transpose it, since A has 3 columns"),
+        ("run stencil27,n=8", 3, "did you mean gen:stencil27,n=8?"),
+        ("bench stencil27,n=8", 3, "did you mean gen:stencil27,n=8?"),
+        ("run bcsstk18", 3, "write suitesparse:bcsstk18"),
+        ("run d.npy", 3, "give a sparse matrix; `rowloom gemm` multiplies dense matrices"),
+        ("run notes.mtx", 3, "the first line is '# Rowloom'"),
+        ("gemm d.npy d.npy c.npy", 2, "use '--output c.npy'"),
+        ("multiply a.mtx", 2, "'run'"),
+        ("mul a.mtx", 2, "'run'"),
+        ("info a.mtx", 2, "'inspect'"),
+        ("plan a.mtx --devices sim:h200x1000", 2, "a machine has from 1 to 64 GPUs of kind h200, not 1000"),
+    ] {
+        let outcome = place.run(words);
+        let stderr = outcome.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(outcome.code == code && stderr.contains(said), "{words}: {stderr}");
+    }
+}
+
+#[test]
 fn no_command_takes_zero_columns() {
     let place = Place::new();
     for command in ["run", "plan", "bench"] {
@@ -240,7 +267,13 @@ fn the_manual_names_every_command() {
     for command in COMMANDS {
         assert!(page.contains(&format!("rowloom\\-{command}(1)")), "{command}");
         let own = place.read(&format!("pages/rowloom-{command}.1"));
-        assert!(own.contains(&format!(".TH rowloom-{command} 1")), "{command}");
+        assert!(
+            own.contains(&format!(".TH rowloom-{command} 1  \"rowloom {}\"", env!("CARGO_PKG_VERSION"))),
+            "{own}"
+        );
+        for text in ["Replace existing files even if", "Print results and errors only"] {
+            assert!(own.contains(text), "{command}: {text}");
+        }
     }
     assert!(place.read("pages/rowloom-run.1").contains("\\-\\-verify"));
 }

@@ -88,7 +88,7 @@ impl Driver {
 fn load() -> Result<Driver, String> {
     // SAFETY: opens the library by name; libcuda's initialisers have no requirements.
     if !unsafe { sys::is_culib_present() } {
-        return Err("no CUDA driver found (libcuda.so.1); install NVIDIA's driver".into());
+        return Err("no CUDA driver found (libcuda.so.1, which NVIDIA's driver installs)".into());
     }
     // SAFETY: the library exists, as just checked.
     let library = unsafe { sys::culib() };

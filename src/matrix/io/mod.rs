@@ -156,6 +156,7 @@ pub fn divided_format(input: &Input) -> Result<DividedFormat> {
 
 fn dense_array(path: &Path) -> Error {
     Error::input(Place::file(path), "unsupported: a dense array as A; give a sparse matrix")
+        .advise([Advice::DenseProduct])
 }
 
 /// A note on values that are not finite, or an error where only finite values are allowed.

@@ -1,8 +1,9 @@
-//! How a table of text is written: names in its first line, semicolons between numbers, decimal commas.
+//! How a table of text is written: names in its first line, semicolons between numbers, decimal commas, numbers in quotation marks.
 //!
 //! Spreadsheets write such tables. A line is one of names if no field of it is a number and it has as many fields as the next line. In a
 //! table with semicolons, or with tabs, a comma is a decimal mark; its numbers are rewritten with commas between them and decimal points,
-//! byte for byte, so that places in errors stay right.
+//! byte for byte, so that places in errors stay right. Quotation marks around a number become blanks. In a table with commas between its
+//! numbers, a comma within quotation marks may be a decimal mark or one of thousands, so such a field is refused.
 
 use std::borrow::Cow;
 
@@ -51,10 +52,16 @@ impl<'t> Table<'t> {
         if has_decimal_commas {
             notes.push("commas are decimal marks".into());
         }
-        let numbers = match has_semicolons || has_decimal_commas {
-            true => Cow::Owned(rewritten(numbers)),
-            false => Cow::Borrowed(numbers),
-        };
+        let has_quotes = memchr(b'"', numbers).is_some();
+        let is_rewritten = has_semicolons || has_decimal_commas;
+        let mut numbers = Cow::Borrowed(numbers);
+        if has_quotes {
+            let unquote = |line: &mut [u8]| unquote(line, is_rewritten);
+            numbers.to_mut().par_split_mut(|byte| *byte == b'\n').for_each(unquote);
+        }
+        if is_rewritten {
+            rewrite(numbers.to_mut());
+        }
         Self { names, lines_before, numbers, has_semicolons, notes }
     }
 }
@@ -117,15 +124,31 @@ fn has_tabs_and_decimal_commas(line: &[u8]) -> bool {
         && fields(line).iter().all(|field| field.is_empty() || is_number(field))
 }
 
-/// `text` with commas for semicolons and points for commas.
-fn rewritten(text: &[u8]) -> Vec<u8> {
-    let mut numbers = text.to_vec();
+/// Puts blanks for the quotation marks around each number of a line.
+fn unquote(line: &mut [u8], has_decimal_commas: bool) {
+    let is_of_number = |byte: &u8| {
+        byte.is_ascii_digit() || b"+-.eEdD ".contains(byte) || (has_decimal_commas && *byte == b',')
+    };
+    let mut rest = line;
+    while let Some(begin) = memchr(b'"', rest) {
+        let Some(length) = memchr(b'"', &rest[begin + 1..]) else { return };
+        let (field, after) = rest[begin..].split_at_mut(length + 2);
+        if let [first, inner @ .., last] = field
+            && inner.iter().all(is_of_number)
+        {
+            (*first, *last) = (b' ', b' ');
+        }
+        rest = after;
+    }
+}
+
+/// Puts commas for semicolons and points for commas.
+fn rewrite(numbers: &mut [u8]) {
     numbers.par_chunks_mut(REWRITTEN_BYTES).flatten_iter().for_each(|byte| match *byte {
         b';' => *byte = b',',
         b',' => *byte = b'.',
         _ => {}
     });
-    numbers
 }
 
 /// The lines of a text, without their line feeds.

@@ -98,11 +98,13 @@ struct Form {
 struct Refusal {
     reason: Reason,
     at: Option<usize>,
+    /// The column of the number that is refused, counted from zero.
+    column: Option<usize>,
 }
 
 impl From<String> for Refusal {
     fn from(reason: String) -> Self {
-        Self { reason: reason.into(), at: None }
+        Self { reason: reason.into(), at: None, column: None }
     }
 }
 
@@ -124,8 +126,9 @@ pub fn read_text_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Resul
 pub(super) fn may_be_table(input: &Input, first_bytes: &[u8]) -> Result<bool> {
     let start =
         |bytes: &[u8]| bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes).trim_ascii_start().to_vec();
-    let begins_with_number =
-        matches!(start(first_bytes).first(), Some(b'0'..=b'9' | b'+' | b'-' | b'.' | b'#'));
+    let first = start(first_bytes);
+    let first = first.strip_prefix(b"\"").unwrap_or(&first).first();
+    let begins_with_number = matches!(first, Some(b'0'..=b'9' | b'+' | b'-' | b'.' | b'#'));
     Ok(begins_with_number || begins_with_names(&start(&read_start(input, MOST_NAMES_BYTES)?)))
 }
 
@@ -139,8 +142,9 @@ fn read_bytes<T: Scalar>(
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let table = Table::of(text);
     let text = &*table.numbers;
-    let form = first_form::<T>(source, &table, options.finite)?
-        .map_err(|refusal| refused(source, table.lines_before, refusal))?;
+    let source = Source { file: source, names: &table.names };
+    let form = first_form::<T>(source.file, &table, options.finite)?
+        .map_err(|refusal| source.refused(table.lines_before, refusal))?;
     let spans = spans(text, span_bytes);
     let rows = |skipped: usize| read_rows(source, text, &spans, form, options, skipped);
     let skipped = if form.line_bytes < LONG_LINE_BYTES { 0 } else { form.line_bytes / 4 * 3 };
@@ -155,17 +159,37 @@ fn read_bytes<T: Scalar>(
     Ok(TextMatrix { values, names: table.names, notes })
 }
 
-/// The error for a refused line, which `lines_before` others precede.
-fn refused(source: &str, lines_before: u64, (line, refusal): Refused) -> Error {
-    let place = Place::line(source, lines_before + line);
-    let place = refusal.at.map_or(place.clone(), |at| place.at_column(at as u64 + 1));
-    Error::input(place, refusal.reason)
+/// A file, with the names of its columns if it has them.
+#[derive(Debug, Clone, Copy)]
+struct Source<'a> {
+    file: &'a str,
+    names: &'a [String],
+}
+
+impl Source<'_> {
+    /// The error for a refused line, which `lines_before` others precede.
+    fn refused(self, lines_before: u64, (line, refusal): Refused) -> Error {
+        let place = Place::line(self.file, lines_before + line);
+        let place = refusal.at.map_or(place.clone(), |at| place.at_column(at as u64 + 1));
+        let name = refusal.column.and_then(|column| Some((column + 1, self.names.get(column)?)));
+        Error::input(
+            place,
+            match name {
+                Some((column, name)) => refusal.reason.map_words(|words| {
+                    format!(
+                        "{words}; column {column}, '{name}', must have numbers only: remove it if it has text"
+                    )
+                }),
+                None => refusal.reason,
+            },
+        )
+    }
 }
 
 /// Reads all rows. The first `skipped` bytes of each line are not searched for its end where lines are counted: an error may then be that
 /// of a line that is shorter.
 fn read_rows<T: Scalar>(
-    source: &str,
+    source: Source<'_>,
     text: &[u8],
     spans: &[&[u8]],
     form: Form,
@@ -176,12 +200,12 @@ fn read_rows<T: Scalar>(
     let rows: usize = counts.iter().map(|lines| lines.with_numbers).sum();
     // Every number has at least a digit and a separator.
     if rows.checked_mul(form.columns).is_none_or(|numbers| numbers > text.len() / 2 + 1) {
-        return Err(refused(source, form.lines_before, first_ragged_line(text, form)));
+        return Err(source.refused(form.lines_before, first_ragged_line(text, form)));
     }
     let needed_bytes = (rows * form.columns * size_of::<T>()) as u64;
     if needed_bytes > options.memory_limit_bytes {
         return Err(Error::DoesNotFit {
-            what: format!("{source} with {rows} × {} numbers", form.columns),
+            what: format!("{} with {rows} × {} numbers", source.file, form.columns),
             needed_bytes,
             limit_bytes: options.memory_limit_bytes,
             advice: "use a machine with more memory or raise the limit".into(),
@@ -207,7 +231,7 @@ fn read_rows<T: Scalar>(
         .collect();
     let mut tally = Tally::default();
     for part in parsed {
-        tally += part.map_err(|refusal| refused(source, form.lines_before, refusal))?;
+        tally += part.map_err(|refusal| source.refused(form.lines_before, refusal))?;
     }
     Ok((values, tally))
 }
@@ -426,12 +450,13 @@ fn careful_numbers<T: Scalar>(
     let mut number = |column: usize, word: &[u8]| {
         // Words are parts of the line.
         let at = Some(word.as_ptr() as usize - line.as_ptr() as usize);
-        let refuse = |reason: Reason| Refusal { reason, at };
+        let refuse = |reason: Reason| Refusal { reason, at, column: None };
         if word.len() > LONGEST_LINE {
             let reason = "a number this long overflows, or separators are missing";
             return Err(refuse(format!("the number is longer than {LONGEST_LINE} bytes; {reason}").into()));
         }
-        let value = careful_value(Field::Real, false, form.finite, word, tally).map_err(refuse)?;
+        let value = careful_value(Field::Real, false, form.finite, word, tally)
+            .map_err(|reason| Refusal { column: Some(column), ..refuse(reason) })?;
         take(column, value);
         Ok(())
     };
@@ -455,6 +480,7 @@ fn careful_numbers<T: Scalar>(
                         )
                         .into(),
                         at: Some(second.as_ptr() as usize - line.as_ptr() as usize),
+                        column: None,
                     }),
                     (Some(word), None) => number(column, word),
                 }

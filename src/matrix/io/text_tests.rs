@@ -45,6 +45,29 @@ fn semicolons_separate_numbers_and_leave_commas_to_decimals() {
 }
 
 #[test]
+fn numbers_in_quotation_marks_are_read() {
+    for (text, expected) in [
+        ("\"id\";\"val\"\n1;\"2,5\"\n\"2\";3,5\n", [[1.0, 2.5], [2.0, 3.5]]),
+        ("\"1\",\"2.5\"\r\n\"2\",\"3.5\"\r\n", [[1.0, 2.5], [2.0, 3.5]]),
+        ("\"1\"\t\"2,5\"\n\"2\"\t\"3,5\"\n", [[1.0, 2.5], [2.0, 3.5]]),
+    ] {
+        assert_eq!(rows(&read(text).unwrap()), expected, "{text:?}");
+    }
+    for (text, message) in [
+        // 1.234 or 1234.
+        ("1,\"1,234\"\n", "a.txt:1:3: value '\\\"1' is not a number"),
+        (
+            "a;b\n1;\"x\"\n",
+            "a.txt:2:3: value '\\\"x\\\"' is not a number; column 2, 'b', must have numbers only: remove it if it has text",
+        ),
+        ("1;\"2\n", "a.txt:1:3: value '\\\"2' is not a number"),
+        ("1;\"\"\n", "a.txt:1: number 2 is missing: no digit is before or after a semicolon"),
+    ] {
+        assert_eq!(read(text).unwrap_err().to_string(), message, "{text:?}");
+    }
+}
+
+#[test]
 fn a_first_line_of_names_names_the_columns() {
     for (text, names) in [
         ("time,value\n1,2\n", vec!["time", "value"]),
@@ -91,7 +114,10 @@ fn damaged_text_is_refused_by_line_and_column() {
         ("1 2\n3 1,5\n", "a.txt:2:3: value '1,5' is not a number; the decimal sign is a point"),
         ("time value unit\n1 2\n", "a.txt:1:1: value 'time' is not a number"),
         ("time 7\n1 2\n", "a.txt:1:1: value 'time' is not a number"),
-        ("time value\n1 2\n3 y\n", "a.txt:3:3: value 'y' is not a number"),
+        (
+            "time value\n1 2\n3 y\n",
+            "a.txt:3:3: value 'y' is not a number; column 2, 'value', must have numbers only: remove it if it has text",
+        ),
         (
             "time,value\n1,2\n\n3\n",
             "a.txt:4: the line has 1 number but line 2 has 2; all rows of a matrix are equally long",

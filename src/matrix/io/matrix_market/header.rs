@@ -175,12 +175,12 @@ fn banner(line: &[u8], tally: &mut Tally) -> std::result::Result<(Format, Field,
     let trimmed = trim(&lower)?;
     let words: Vec<&[u8]> = words(trimmed).collect();
     let Some(([first, object], rest)) = words.split_first_chunk() else {
-        return Err(no_banner(trimmed));
+        return Err(no_banner(trim(unmarked)?));
     };
     match *first {
         b"%%matrixmarket" => {}
         b"%matrixmarket" => tally.short_banners += 1,
-        _ => return Err(no_banner(trimmed)),
+        _ => return Err(no_banner(trim(unmarked)?)),
     }
     if *object != b"matrix" {
         return Err(format!("unsupported: {} objects; only 'matrix' is supported", shown(object)));
