@@ -18,7 +18,7 @@ mod timeline;
 mod wording;
 
 pub use answer::answers;
-pub use baseline::{ONE_THREAD_KERNEL, add_speedups};
+pub use baseline::{ONE_THREAD_KERNEL, add_peer_speedups, add_speedups};
 pub use cases::Case;
 pub use comparison::{CaseChange, Change, Comparison, KernelChange, LEAST_DIFFERENCE, Verdict};
 pub use config::{Baseline, Measure, StudyConfig, Subject as StudySubject, Sweep, Threads};
