@@ -156,7 +156,7 @@ pub struct CalibrateArguments {
 
 /// `rowloom study`.
 #[derive(Debug, Args)]
-#[command(after_help = help::STUDY)]
+#[command(after_help = help::STUDY, after_long_help = help::study())]
 pub struct StudyArguments {
     /// A TOML file, or the name of a built-in study, such as quick
     #[arg(value_name = "STUDY", value_hint = ValueHint::FilePath, required_unless_present = "list")]

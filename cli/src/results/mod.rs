@@ -11,6 +11,7 @@ mod page;
 mod rank_sweep;
 mod ranking;
 mod record;
+mod required_keys;
 mod scaled_names;
 mod scaling;
 mod table;
