@@ -252,8 +252,8 @@ pub fn study() -> String {
     let names: Vec<&str> = kernels_for(KindOfWork::Spmm).map(|kernel| kernel.name).collect();
     let names = wrapped(&names.join(", "), 2);
     format!(
-        "{STUDY_KEYS}\n\nKernels of run, kernel, solves and vectors (`rowloom run --help` describes them; `rowloom gemm\n\
-         --help` and `rowloom colmean --help` list those of dense work):\n{names}\n\n{STUDY}"
+        "{STUDY_KEYS}\n\nKernels (`rowloom run --help` describes them; those of dense work are in\n\
+         `rowloom gemm --help` and `rowloom colmean --help`):\n{names}\n\n{STUDY}"
     )
 }
 

@@ -109,10 +109,8 @@ impl<'a> KernelBench<'a> {
         for peer in against {
             let found = match peer.as_str() {
                 "cusparse" => self.open_cusparse(devices),
-                python => PythonPeer::probe(python, self.session.pool.threads()).map(|version| {
-                    self.pythons.push(python);
-                    version
-                }),
+                python => PythonPeer::probe(python, self.session.pool.threads())
+                    .inspect(|_| self.pythons.push(python)),
             };
             match found {
                 Ok(version) => self.console.note(&format!("{peer} {version}")),
