@@ -21,6 +21,15 @@ async function opened(page, url) {
   return page.evaluate(() => explorer.ready);
 }
 
+/** The first view compares different times. */
+async function firstView(page, complain) {
+  const isSelf = await page.evaluate(() => {
+    const { points } = explorer.evaluate();
+    return points.length > 0 && points.every(({ own, base }) => own === base);
+  });
+  if (isSelf) complain('the page opens with times that are compared with themselves');
+}
+
 /** The numbers of the summary and of the chosen point, computed again from the data of the page. */
 async function numbers(page, complain) {
   const [said, expected] = await page.evaluate(() => {
@@ -173,6 +182,7 @@ async function explore(page, url, file, complain, save) {
     }));
   }
   if (!(update <= MAX_UPDATE_MS)) complain(`a choice takes ${update.toFixed(0)} ms`);
+  await firstView(page, complain);
   await numbers(page, complain);
   await accessible(page, complain);
   const tried = await choices(page, complain);

@@ -33,7 +33,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Cpu,
         format: Format::Csr,
         order: Order::Canonical,
-        summary: "one CPU thread on CSR, one element of Y at a time; the baseline for speed-ups",
+        summary: "one CPU thread on CSR, one element of Y at a time; slow, to compare other kernels with",
     },
     sources::table::SERIAL_ELL_PADDED,
     sources::table::SERIAL_ELL_UNPADDED,
@@ -155,7 +155,7 @@ pub const TABLE: &[KernelInfo] = &[
         runs_on: Processor::Cpu,
         format: Format::Dense,
         order: Order::Canonical,
-        summary: "one CPU thread, one element of C at a time; the baseline for speed-ups",
+        summary: "one CPU thread, one element of C at a time; slow, to compare other kernels with",
     },
     KernelInfo {
         id: KernelId::CpuGemmRows,

@@ -129,7 +129,7 @@ Examples:
 /// Behind `rowloom study -h`.
 pub const STUDY: &str = "\
 The folder gets report.html (opens in any browser), one .svg for each figure,
-results.csv, results.json and cases.jsonl, which keeps every finished case: the
+results.csv, results.json, results.md (tables) and cases.jsonl, which keeps every finished case: the
 same command continues after Ctrl-C or a crash. The exit code is 4 if no case
 could be measured.
 
@@ -139,6 +139,22 @@ Examples:
   rowloom study scaling-threads --output scaling
   rowloom study --save quick            writes quick.toml, to be changed
   rowloom study quick.toml";
+
+/// The keys of a study.
+const STUDY_KEYS: &str = "\
+Keys of a study file; configs/README.md in the sources describes them, and
+`rowloom study --save quick` writes an example:
+  title       required; question, seed and baseline (one_thread, serial_csr or
+              scipy: what speed-ups are over) are not
+  [measure]   warmup, repeat, time_cap_s, verify
+  [[sweep]]   name and matrices are required; subject, k, dtype, devices, ranks,
+              threads, kernels, mode, schedule, transfer, chunk_bytes,
+              cpu_share and against are not
+subject is run (a whole product, the default), kernel (every kernel alone),
+conversion, power_iteration, subspace_iteration, vectors, gemm, colmean or
+transfers (copies, which have no matrices).
+Each key of a [[sweep]] but name and subject is a list, and every combination
+is a case; its values are those of the flag of `rowloom run` with that name.";
 
 /// Behind `rowloom report -h`.
 pub const REPORT: &str = "\
@@ -229,6 +245,16 @@ fn generators(kinds: &[Kind]) -> String {
         text += &entry(&kind.usage(), kind.about);
     }
     text
+}
+
+/// Behind `rowloom study --help`: the keys of a study, the names of the kernels, and examples.
+pub fn study() -> String {
+    let names: Vec<&str> = kernels_for(KindOfWork::Spmm).map(|kernel| kernel.name).collect();
+    let names = wrapped(&names.join(", "), 2);
+    format!(
+        "{STUDY_KEYS}\n\nKernels (`rowloom run --help` describes them; those of dense work are in\n\
+         `rowloom gemm --help` and `rowloom colmean --help`):\n{names}\n\n{STUDY}"
+    )
 }
 
 /// Behind `rowloom bench --help`: the method and examples.

@@ -59,6 +59,9 @@ pub struct BenchArguments {
     pub devices: Devices,
 
     /// Libraries to compare with: cusparse, mkl, scipy
+    ///
+    /// mkl and scipy run in python3, or in the interpreter that the environment variable ROWLOOM_PYTHON names. What is not installed is
+    /// named before the measurement and left out; the exit code stays 0. scipy uses one thread, mkl as many as the kernels of the CPU.
     #[arg(long, value_name = "PEER,...", value_delimiter = ',', hide_possible_values = true,
           value_parser = PossibleValuesParser::new(PEERS))]
     pub against: Vec<String>,
@@ -153,7 +156,7 @@ pub struct CalibrateArguments {
 
 /// `rowloom study`.
 #[derive(Debug, Args)]
-#[command(after_help = help::STUDY)]
+#[command(after_help = help::STUDY, after_long_help = help::study())]
 pub struct StudyArguments {
     /// A TOML file, or the name of a built-in study, such as quick
     #[arg(value_name = "STUDY", value_hint = ValueHint::FilePath, required_unless_present = "list")]

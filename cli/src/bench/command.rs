@@ -15,7 +15,9 @@ use crate::console::{Bar, Console, check_target, write_file};
 use crate::measure::used_columns;
 use crate::measure::{CaseResult, KernelNames, MatrixDescription, MatrixFacts, Program};
 use crate::operands::session::{Session, check_intact, if_intact};
-use crate::results::{Baseline, Comparison, Journal, add_speedups, csv, key_of, markdown, records_of};
+use crate::results::{
+    Baseline, Comparison, Journal, add_peer_speedups, add_speedups, csv, key_of, markdown, records_of,
+};
 use crate::statistics::{BenchSettings, doubts};
 use rowloom::internal::error::{Error, Result};
 use rowloom::internal::kernel::Schedule;
@@ -108,12 +110,14 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     drop(bar);
     let mut records: Vec<_> = cases.iter().flat_map(records_of).collect();
     add_speedups(&mut records, Baseline::OneThread);
+    add_peer_speedups(&mut records);
     let profile_of = |name: &str| {
         let device = devices.iter().find(|device| device.name == name);
         device.map(|device| &device.profile)
     };
     let reports = CaseReport::all(&cases, &records, profile_of);
     table::show(&reports, arguments.best, console)?;
+    table::show_missing(&bench.missing_peers, console)?;
     let comparison = before.map(|before| Comparison::of(&before, &cases));
     if let (Some(comparison), Some(path)) = (&comparison, &arguments.baseline) {
         baseline::show(comparison, path, console)?;

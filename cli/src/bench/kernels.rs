@@ -54,8 +54,11 @@ pub struct KernelBench<'a> {
     names: KernelNames,
     settings: BenchSettings,
     cpu: CpuSettings,
-    against: &'a [String],
+    /// The Python peers that are installed.
+    pythons: Vec<&'a str>,
     cusparse: Option<Cusparse>,
+    /// Why a peer is not measured: one sentence for each that is missing.
+    pub missing_peers: Vec<String>,
 }
 
 /// A matrix that kernels are measured on.
@@ -96,13 +99,38 @@ impl<'a> KernelBench<'a> {
         schedule: Schedule,
     ) -> Self {
         let cpu = CpuSettings { k: 0, threads: session.pool.threads(), isa: Isa::detect(), schedule };
-        Self { session, console, names, settings, cpu, against: &[], cusparse: None }
+        let (pythons, cusparse, missing_peers) = (Vec::new(), None, Vec::new());
+        Self { session, console, names, settings, cpu, pythons, cusparse, missing_peers }
     }
 
-    /// Compares with these peers. Opens cuSPARSE where it is one of them, and notes where it is missing.
-    pub fn against(self, against: &'a [String], devices: &[BenchDevice]) -> Self {
-        let cusparse = against.iter().any(|peer| peer == "cusparse").then(|| cusparse(devices, self.console));
-        Self { against, cusparse: cusparse.flatten(), ..self }
+    /// Compares with these peers. Opens or starts each of them, and notes which are missing, so that it is known before anything is
+    /// measured.
+    pub fn against(mut self, against: &'a [String], devices: &[BenchDevice]) -> Self {
+        for peer in against {
+            let found = match peer.as_str() {
+                "cusparse" => self.open_cusparse(devices),
+                python => PythonPeer::probe(python, self.session.pool.threads())
+                    .inspect(|_| self.pythons.push(python)),
+            };
+            match found {
+                Ok(version) => self.console.note(&format!("{peer} {version}")),
+                Err(missing) => {
+                    let missing = not_measured(peer, &missing);
+                    self.console.note(&missing);
+                    self.missing_peers.push(missing);
+                }
+            }
+        }
+        self
+    }
+
+    /// Opens cuSPARSE on the first CUDA card among `devices` and returns its version and the card.
+    fn open_cusparse(&mut self, devices: &[BenchDevice]) -> std::result::Result<String, String> {
+        let card = devices.iter().find_map(|device| card_number(&device.name)).unwrap_or(0);
+        let cusparse = Cusparse::open(card)?;
+        let version = format!("{} on card {card}", cusparse.version());
+        self.cusparse = Some(cusparse);
+        Ok(version)
     }
 
     /// Measures one matrix in one precision with each K on each device. Returns early after a signal.
@@ -241,20 +269,13 @@ impl<'a> KernelBench<'a> {
         Ok(())
     }
 
-    /// Starts the Python peers that `--against` names, and notes which are missing.
+    /// Starts the Python peers with the matrix, and notes which cannot take it.
     fn pythons<T: Kernels>(&self, matrix: CsrView<'_, T>) -> Vec<PythonPeer> {
-        let asked = self.against.iter().filter(|peer| *peer != "cusparse");
-        let start = |peer: &String| match PythonPeer::start(peer, matrix, self.session.pool.threads()) {
-            Ok(started) => {
-                self.console.note(&format!("{peer} {}", started.version));
-                Some(started)
-            }
-            Err(missing) => {
-                self.console.note(&format!("{peer} is not measured: {missing}"));
-                None
-            }
+        let start = |peer: &&str| {
+            let started = PythonPeer::start(peer, matrix, self.session.pool.threads());
+            started.map_err(|missing| self.console.note(&not_measured(peer, &missing))).ok()
         };
-        asked.filter_map(start).collect()
+        self.pythons.iter().filter_map(start).collect()
     }
 
     /// The matrix as cuSPARSE holds it.
@@ -298,19 +319,9 @@ impl<'a> KernelBench<'a> {
     }
 }
 
-/// cuSPARSE on the first CUDA card among `devices`, where it is installed.
-fn cusparse(devices: &[BenchDevice], console: &Console) -> Option<Cusparse> {
-    let card = devices.iter().find_map(|device| card_number(&device.name)).unwrap_or(0);
-    match Cusparse::open(card) {
-        Ok(cusparse) => {
-            console.note(&format!("cusparse {} on card {card}", cusparse.version()));
-            Some(cusparse)
-        }
-        Err(missing) => {
-            console.note(&format!("cusparse is not measured: {missing}"));
-            None
-        }
-    }
+/// Why a peer is not measured.
+pub fn not_measured(peer: &str, missing: &str) -> String {
+    format!("{peer} is not measured: {missing}")
 }
 
 /// Kernels that were not measured because the Y to compare with failed its own verification.

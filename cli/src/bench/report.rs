@@ -142,7 +142,7 @@ fn case_json(report: &CaseReport<'_>) -> Value {
     keys.insert("best_s".into(), json!(best.map(|(_, time)| time)));
     keys.insert("gflops".into(), json!(best.map(|(_, time)| case.gflops(time))));
     keys.insert("compulsory_fraction".into(), json!(best.map(|(_, time)| case.fraction(time))));
-    keys.insert("best_peer".into(), json!(peer.map(|(peer, _)| format!("{} {}", peer.peer, peer.algorithm))));
+    keys.insert("best_peer".into(), json!(peer.map(|(peer, _)| peer.name())));
     keys.insert("best_peer_s".into(), json!(peer.map(|(_, time)| time)));
     keys.insert("ratio".into(), json!(case.ratio()));
     keys.insert("chosen_kernel".into(), json!(report.chosen));

@@ -4,7 +4,7 @@
 use super::report::{CaseReport, chosen_summary, summary};
 use crate::console::Console;
 use crate::console::table::{Table, percent, seconds};
-use crate::measure::CaseResult;
+use crate::measure::{CaseResult, with_threads};
 use crate::results::{Record, Standing};
 use crate::statistics::{Summary, TimeRatio};
 use rowloom::internal::error::Result;
@@ -20,9 +20,10 @@ pub fn line(case: &CaseResult) -> String {
         |(kernel, time)| format!("{} {}, {:.1} GFLOP/s", kernel.kernel, seconds(time), case.gflops(time)),
     );
     let peer = case.best_peer().zip(case.ratio()).map(|((peer, time), speedup)| {
-        format!("; {} than {} ({})", faster_or_slower(speedup), peer.peer, seconds(time))
+        let name = with_threads(&peer.name(), case.threads);
+        format!("; {} than {name} ({})", faster_or_slower(speedup), seconds(time))
     });
-    format!("{}: {fastest}{}", case.name(), peer.unwrap_or_default())
+    format!("{}: {fastest}{}", case.name_with_threads(), peer.unwrap_or_default())
 }
 
 /// A speed-up in words: `1.25× faster`, or `1.25× slower` where it is 0.8.
@@ -56,6 +57,13 @@ pub fn show(reports: &[CaseReport<'_>], best_only: bool, console: &Console) -> R
     Ok(())
 }
 
+/// Prints why peers that `--against` names were not measured: their notes were shown before the measurement.
+pub fn show_missing(missing: &[String], console: &Console) -> Result<()> {
+    let gap = if missing.is_empty() { "" } else { "\n" };
+    let sentences: String = missing.iter().map(|missing| format!("{missing}\n")).collect();
+    console.prose(&format!("{gap}{sentences}"))
+}
+
 /// The kernel that the planner would choose, where it is not among those that were measured.
 fn not_measured<'a>(report: &'a CaseReport<'_>) -> Option<&'a str> {
     let chosen = report.chosen.as_deref()?;
@@ -69,7 +77,7 @@ fn heading(report: &CaseReport<'_>) -> String {
     let rates = case.best().map(|(_, time)| {
         format!(": {:.1} GFLOP/s, {}", case.gflops(time), bandwidth_share(case.fraction(time)))
     });
-    format!("{}{}", case.name(), rates.unwrap_or_default())
+    format!("{}{}", case.name_with_threads(), rates.unwrap_or_default())
 }
 
 /// A share of the memory bandwidth in words; above 1 the data came from the caches.
@@ -93,7 +101,7 @@ fn ranked(report: &CaseReport<'_>) -> Table {
         let mark = if is_chosen { " (chosen)" } else { "" };
         table.row([
             or_dash(standing.map(|standing| standing.rank.to_string())),
-            format!("{}{mark}", record.kernel),
+            format!("{}{mark}", with_threads(&record.kernel, record.threads)),
             or_dash(record.times.median.map(seconds)),
             record.reason.clone().unwrap_or_else(|| against_fastest(record, standing)),
             result(record).into(),
@@ -149,7 +157,8 @@ fn one_line_each(reports: &[CaseReport<'_>]) -> Table {
         };
         let peer = case.best_peer().zip(case.ratio()).map(|((peer, _), speedup)| {
             // The peer's time over that of the kernel is the kernel's speed-up.
-            format!("{} {}", peer.peer, faster_or_slower(1.0 / speedup))
+            let name = with_threads(&peer.name(), case.threads);
+            format!("{name} {}", faster_or_slower(1.0 / speedup))
         });
         let gflops = best.map(|(_, time)| format!("{:.1}", case.gflops(time)));
         table.row([

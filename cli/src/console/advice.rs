@@ -7,6 +7,15 @@ pub fn text(error: &Error) -> String {
     error.for_client(|advice| Some(as_flag(advice)))
 }
 
+/// The text of an error about `command`, which names the help that lists its kernels.
+pub fn text_for(error: &Error, command: &str) -> String {
+    error.for_client(|advice| match (advice, command) {
+        (Advice::ListOfKernels, "gemm") => Some("`rowloom gemm --help` lists the kernels"),
+        (Advice::ListOfKernels, "colmean") => Some("`rowloom colmean --help` lists the kernels"),
+        _ => Some(as_flag(advice)),
+    })
+}
+
 /// The advice as a flag or a command.
 fn as_flag(advice: Advice) -> &'static str {
     match advice {
@@ -28,7 +37,7 @@ fn as_flag(advice: Advice) -> &'static str {
         Advice::AutomaticKernel => "leave out --kernel",
         Advice::OtherKernel => "use another --kernel",
         Advice::NamedKernel => "name one with --kernel",
-        Advice::ListOfKernels => "--help lists the kernels",
+        Advice::ListOfKernels => "`rowloom run --help` lists the kernels",
         Advice::AutomaticFormat => "leave out --format",
         Advice::CsrOrEllpack => "use --format csr or ell",
         Advice::AnyOrder => "leave out --reproducible",

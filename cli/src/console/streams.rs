@@ -5,13 +5,14 @@
 //! [`Error::Write`], a note that cannot be written is dropped.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 
@@ -145,7 +146,7 @@ impl Console {
 
     /// Shows the error that ends the command, once. With `--json` standard output gets it as an object, unless it has the command's already.
     pub fn error(&self, error: &Error) {
-        let message = advice::text(error);
+        let message = advice::text_for(error, self.command);
         if !self.is_error_shown.swap(true, Ordering::SeqCst) {
             self.labelled("error", "1;31", &message);
         }
@@ -198,10 +199,13 @@ impl Console {
             return Bar(ProgressBar::hidden());
         }
         let bar = ProgressBar::new(things);
-        let template =
-            format!("{{bar:30}} {{pos}} of {{len}} {name}, {{per_sec}}, {{eta}} left  {{wide_msg}}");
+        let template = format!("{{bar:20}} {{pos}} of {{len}} {name}{{pace}}  {{wide_msg}}");
         if let Ok(style) = ProgressStyle::with_template(&template) {
-            bar.set_style(style);
+            let pace = |state: &ProgressState, text: &mut dyn fmt::Write| {
+                // A text that cannot be written is not shown.
+                let _ = text.write_str(&pace(state.pos(), state.per_sec(), state.eta()));
+            };
+            bar.set_style(style.with_key("pace", pace));
         }
         redraw_every(&bar, Duration::from_millis(200));
         Bar(bar)
@@ -298,6 +302,25 @@ impl Console {
     }
 }
 
+/// Characters beside the message of a bar of cases, and the fewest of the message.
+const BESIDE: usize = 64;
+const MESSAGE: usize = 24;
+
+/// Rate and time left; empty before the first thing is done, when both are unknown.
+fn pace(done: u64, per_second: f64, left: Duration) -> String {
+    let left = HumanDuration(left);
+    if done == 0 { String::new() } else { format!(", {per_second:.2}/s, {left:#} left") }
+}
+
+/// The text, or its end behind `…` where it has more than `width` characters.
+fn end_of(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.into();
+    }
+    std::iter::once('…').chain(text.chars().skip(length + 1 - width)).collect()
+}
+
 /// A running spinner.
 #[derive(Debug)]
 pub struct Spinner(ProgressBar);
@@ -313,9 +336,11 @@ impl Drop for Spinner {
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// Sets the message beside the bar.
+    /// Sets the message beside the bar; a long one loses its beginning, such as the folders of a file.
     pub fn say(&self, doing: &str) {
-        self.0.set_message(printable(doing));
+        let width =
+            note_width().map_or(MESSAGE, |width| usize::from(width).saturating_sub(BESIDE).max(MESSAGE));
+        self.0.set_message(end_of(&printable(doing), width));
     }
 
     /// Sets what is done, and the whole where it is known.
@@ -385,6 +410,14 @@ mod tests {
         std::fs::create_dir(&taken).unwrap();
         assert_eq!(write_file(&taken, b"x").unwrap_err().exit_code(), 1);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file is left");
+    }
+
+    #[test]
+    fn a_bar_has_no_rate_before_the_first_case_and_keeps_the_end_of_its_message() {
+        assert_eq!(pace(0, 0.0, Duration::ZERO), "");
+        assert_eq!(pace(3, 0.5, Duration::from_secs(18)), ", 0.50/s, 18s left");
+        assert_eq!(end_of("/a/folder/cant.mtx on cpu", 18), "…r/cant.mtx on cpu");
+        assert_eq!(end_of("cant.mtx on cpu", 15), "cant.mtx on cpu");
     }
 
     #[test]

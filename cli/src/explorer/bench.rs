@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::collected::Collected;
 use super::naming::{argument_of, quoted};
-use super::report_keys::{Check, Description, Facts, Features, Provenance, Times, timing};
+use super::report_keys::{Check, Description, Facts, Features, Provenance, Times, peer_name, timing};
 use crate::plots::{ExplorerCase, Timed};
 
 /// What is read of a report.
@@ -44,6 +44,8 @@ struct Case {
     dtype: String,
     k: u64,
     kernels: Vec<Kernel>,
+    #[serde(default)]
+    one_thread: Option<Kernel>,
     #[serde(default)]
     peers: Vec<Peer>,
     #[serde(default)]
@@ -93,30 +95,36 @@ pub fn add(report: Report, file: usize, collected: &mut Collected) -> Provenance
             file,
             matrix,
             flags: flags(&config, &case),
+            measured: measured(&case),
             dtype: case.dtype,
             k: case.k,
             device,
             command: "bench".into(),
             chosen: case.chosen_kernel,
             reason: case.chosen_reason,
-            measured: measured(&case.kernels, &case.peers),
         });
     }
     provenance
 }
 
-fn measured(kernels: &[Kernel], peers: &[Peer]) -> Vec<Timed> {
+/// Kernels, the baseline on one thread, and peers with their threads.
+fn measured(case: &Case) -> Vec<Timed> {
     let kernel = |kernel: &Kernel| Timed {
         name: kernel.kernel.clone(),
         library: None,
         timing: timing(&kernel.times, kernel.checked),
     };
-    let peer = |peer: &Peer| Timed {
-        name: format!("{} {}", peer.peer, peer.algorithm).trim_end().into(),
-        library: Some(peer.peer.clone()),
-        timing: timing(&peer.times, peer.checked),
+    let one_thread = |of: &Kernel| Timed { name: format!("{} on 1 thread", of.kernel), ..kernel(of) };
+    let peer = |peer: &Peer| {
+        let name = format!("{} {}", peer.peer, peer.algorithm);
+        Timed {
+            name: peer_name(name.trim_end(), case.threads),
+            library: Some(peer.peer.clone()),
+            timing: timing(&peer.times, peer.checked),
+        }
     };
-    kernels.iter().map(kernel).chain(peers.iter().map(peer)).collect()
+    let kernels = case.kernels.iter().map(kernel).chain(case.one_thread.iter().map(one_thread));
+    kernels.chain(case.peers.iter().map(peer)).collect()
 }
 
 /// The flags that repeat the measurement of a case.

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::measure::with_threads;
 use crate::plots::{ExplorerMatrix, Timing};
 use crate::statistics::MedianInterval;
 
@@ -123,6 +124,11 @@ pub struct Times {
     median: Option<f64>,
     #[serde(default)]
     samples: Vec<f64>,
+}
+
+/// The name of a peer, with its threads where they are those of its case.
+pub fn peer_name(name: &str, threads: Option<u64>) -> String {
+    threads.map_or_else(|| name.into(), |threads| with_threads(name, threads as usize))
 }
 
 /// The check of a result.

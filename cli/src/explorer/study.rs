@@ -7,10 +7,11 @@ use serde::Deserialize;
 
 use super::collected::Collected;
 use super::naming::{argument_of, quoted};
-use super::report_keys::{Check, Description, Facts, Provenance, Times, timing};
-use crate::plots::{ExplorerCase, Timed};
+use super::report_keys::{Check, Description, Facts, Provenance, Times, peer_name, timing};
+use crate::plots::{ExplorerCase, Timed, Timing};
+use crate::results::ONE_THREAD_KERNEL;
 
-/// The kernel that runs are compared with.
+/// The kernel that runs are compared with, next to peers and the baseline.
 const SERIAL: &str = "serial_csr";
 
 /// What is read of a report.
@@ -75,6 +76,8 @@ struct Record {
     #[serde(default)]
     transfer: Option<String>,
     #[serde(default)]
+    one_thread_s: Option<f64>,
+    #[serde(default)]
     simulated: bool,
     times: Times,
     #[serde(default)]
@@ -85,10 +88,22 @@ impl Record {
     fn timed(&self) -> Timed {
         let library = (self.measured == "peer").then(|| self.kernel.split(' ').next().unwrap_or_default());
         Timed {
-            name: self.kernel.clone(),
+            name: if library.is_some() { peer_name(&self.kernel, self.threads) } else { self.kernel.clone() },
             library: library.map(str::to_owned),
             timing: timing(&self.times, self.checked),
         }
+    }
+
+    /// The baseline of speed-ups, if this record has its time.
+    fn baseline(&self) -> Option<Timed> {
+        let name = ONE_THREAD_KERNEL.name();
+        let is_baseline = self.measured == "kernel" && self.threads == Some(1) && self.kernel == name;
+        let timing = match self.one_thread_s {
+            Some(median_s) => Timing::Verified { median_s, low_s: None, high_s: None },
+            None if is_baseline => self.timed().timing,
+            None => return None,
+        };
+        Some(Timed { name: format!("{name} on 1 thread"), library: None, timing })
     }
 
     /// What a product has in common with the peers that it is compared with.
@@ -109,9 +124,14 @@ pub fn add(report: Report, file: usize, collected: &mut Collected) -> Provenance
     for record in records.iter().filter(is_compared) {
         let all = compared.entry(record.subject()).or_default();
         // A study measures a peer once for each device.
-        if !all.iter().any(|timed| timed.name == record.kernel) {
-            all.push(record.timed());
+        let timed = record.timed();
+        if !all.iter().any(|known| known.name == timed.name) {
+            all.push(timed);
         }
+    }
+    let mut baselines: HashMap<_, Timed> = HashMap::new();
+    for (record, baseline) in records.iter().filter_map(|record| Some((record, record.baseline()?))) {
+        baselines.entry(without_threads(record)).or_insert(baseline);
     }
     let mut kernel_cases: HashMap<_, usize> = HashMap::new();
     for record in &records {
@@ -148,7 +168,10 @@ pub fn add(report: Report, file: usize, collected: &mut Collected) -> Provenance
             (None, None) => record.devices.clone(),
         };
         let base = ExplorerCase { file, matrix, dtype, k, device, ..ExplorerCase::default() };
-        let case = match is_kernel {
+        // On one thread the baseline is one of the kernels.
+        let needs_baseline = !is_kernel || record.threads != Some(1);
+        let baseline = baselines.get(&without_threads(record)).filter(|_| needs_baseline);
+        let mut case = match is_kernel {
             true => ExplorerCase {
                 command: "bench".into(),
                 flags: kernel_flags(&config, sweep, record),
@@ -157,12 +180,19 @@ pub fn add(report: Report, file: usize, collected: &mut Collected) -> Provenance
             },
             false => run(&config, record, compared.get(&record.subject()), base),
         };
+        case.measured.extend(baseline.cloned());
         if is_kernel {
             kernel_cases.insert(place, collected.data.cases.len());
         }
         collected.data.cases.push(case);
     }
     provenance
+}
+
+/// What a result has in common with its baseline.
+fn without_threads(record: &Record) -> (&str, &str, Option<&str>, Option<u64>) {
+    let (name, hash, dtype, k, _) = record.subject();
+    (name, hash, dtype, k)
 }
 
 /// A product as planned and run.

@@ -4,6 +4,7 @@ use crate::args::DevicesArguments;
 use crate::console::Console;
 use crate::console::report::Report;
 use crate::console::table::{Table, count, count_of};
+use crate::measure::PythonPeer;
 use rowloom::internal::device::cuda::{CardRates, Library, libraries, measure_card};
 use rowloom::internal::error::{Bytes, Result};
 use rowloom::internal::machine::{CacheLevel, Machine};
@@ -27,10 +28,23 @@ pub fn run(_arguments: &DevicesArguments, console: &Console) -> Result<()> {
         console.note(note);
     }
     let cards: Vec<Card> = machine.gpus.iter().map(|gpu| measured(gpu.index as u32, console)).collect();
-    let libraries = libraries();
+    let mut libraries = libraries();
+    libraries.extend([("SciPy", "scipy"), ("MKL", "mkl")].map(python_peer));
     console.table(&table(&machine, &cards, &libraries))?;
     let report = Report::new("devices").with("machine", &machine);
     console.json(&report.with("cards", &cards).with("libraries", &libraries))
+}
+
+/// A library that is measured in Python for comparisons.
+fn python_peer((name, peer): (&'static str, &str)) -> Library {
+    let use_for = "comparisons of kernels with it (`rowloom bench --against`)";
+    match PythonPeer::probe(peer, 1) {
+        Ok(_) => Library { name, found: Some("installed".into()), use_for, advice: String::new() },
+        Err(missing) => {
+            let advice = format!("pip install numpy {peer} ({missing})");
+            Library { name, found: None, use_for, advice }
+        }
+    }
 }
 
 fn measured(card: u32, console: &Console) -> Card {

@@ -112,7 +112,7 @@ impl KernelResult {
 pub struct PeerResult {
     /// The peer's name.
     pub peer: String,
-    /// Its algorithm and the layout of X and Y: `ALG2 row-major`.
+    /// Its algorithm and the layout of X and Y: `ALG2 row-major`; of SciPy, that it runs `on 1 thread`.
     pub algorithm: String,
     /// Its times, in seconds.
     pub times: Times,
@@ -121,6 +121,11 @@ pub struct PeerResult {
 }
 
 impl PeerResult {
+    /// The peer and its algorithm.
+    pub fn name(&self) -> String {
+        format!("{} {}", self.peer, self.algorithm).trim_end().into()
+    }
+
     /// Its median time, where its Y is right.
     pub fn seconds(&self) -> Option<f64> {
         self.times.median.filter(|_| self.checked.is_some_and(|checked| checked.passed))
@@ -168,6 +173,13 @@ impl CaseResult {
     /// A name for people.
     pub fn name(&self) -> String {
         format!("{} {} k={} on {}", self.matrix, self.dtype, self.k, self.device)
+    }
+
+    /// The name, with the number of threads where the CPU computes.
+    pub fn name_with_threads(&self) -> String {
+        let plural = if self.threads == 1 { "" } else { "s" };
+        let threads = format!(", {} thread{plural}", self.threads);
+        format!("{}{}", self.name(), if self.device == "cpu" { &threads } else { "" })
     }
 
     /// The fastest right kernel, with its seconds.

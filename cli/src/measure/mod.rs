@@ -34,7 +34,7 @@ pub use host_memory::measure_host;
 pub use oracle::{FormTime, OracleCase, OracleSettings, consult, time_forms};
 pub use pattern::Pattern;
 pub use provenance::{Program, Provenance, RecordedMachine};
-pub use python_peer::PythonPeer;
+pub use python_peer::{PythonPeer, with_threads};
 pub use regret::{REGRET_NOISE, Regret};
 pub use resident::{ResidentBench, batch};
 pub use synchronous_device::SynchronousDevice;

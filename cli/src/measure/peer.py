@@ -2,7 +2,7 @@
 
 Standard input: a line of JSON (peer, rows, cols, nnz, dtype, threads), then row pointers (int64), columns (int32) and
 values; then for each K a line of JSON (k, warmup, repeat, time_cap_s) and X, row-major. Standard output: a line of JSON
-with the library's version, or with "missing"; then for each K a line of JSON with the seconds of every run, and Y.
+with the library's version, or with "missing" and the interpreter ("python"); then for each K a line of JSON with the seconds of every run, and Y.
 """
 import json
 import os
@@ -27,7 +27,7 @@ try:
         import scipy
         import scipy.sparse
 except ImportError as error:
-    send(missing=str(error))
+    send(missing=str(error), python=sys.executable)
     sys.exit()
 
 
@@ -118,7 +118,7 @@ arrays = read_array(head["rows"] + 1, np.int64), read_array(head["nnz"], np.int3
 try:
     peer = {"scipy": Scipy, "mkl": Mkl}[head["peer"]](*arrays)
 except OSError as error:
-    send(missing=str(error))
+    send(missing=str(error), python=sys.executable)
     sys.exit()
 send(version=peer.version)
 while line := stdin.readline():

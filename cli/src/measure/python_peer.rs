@@ -23,6 +23,10 @@ const SCRIPT: &str = include_str!("peer.py");
 /// The environment variable that names the Python interpreter; the default is `python3`.
 const PYTHON_VARIABLE: &str = "ROWLOOM_PYTHON";
 
+/// The peer whose products run on one thread, and the one whose products run on the threads of the case.
+const SCIPY: &str = "scipy";
+const MKL: &str = "mkl";
+
 /// Measured runs where `--repeat` is not given.
 const DEFAULT_REPEAT: u32 = 50;
 
@@ -41,6 +45,8 @@ pub struct PythonPeer {
 struct Greeting {
     version: Option<String>,
     missing: Option<String>,
+    /// The interpreter.
+    python: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -48,8 +54,25 @@ struct Reply {
     seconds: Vec<f64>,
 }
 
+/// What an error says last.
+fn other_interpreter() -> String {
+    format!("{PYTHON_VARIABLE}=PATH names another interpreter")
+}
+
+/// The name of a peer with its threads, which may differ from those of the kernels: `scipy on 1 thread`. `name` is that of its records.
+pub fn with_threads(name: &str, threads: usize) -> String {
+    let plural = if threads == 1 { "" } else { "s" };
+    if name == MKL { format!("{name} on {threads} thread{plural}") } else { name.into() }
+}
+
 impl PythonPeer {
-    /// Starts `scipy` or `mkl` and sends it the matrix. The error says what is missing.
+    /// Starts `scipy` or `mkl` with a small matrix and returns its version. The error says what is missing, and where.
+    pub fn probe(peer: &str, threads: usize) -> Result<String, String> {
+        let matrix = CsrView::try_new(1, 1, &[0, 1], &[0], &[1.0]).map_err(|error| error.message())?;
+        Self::start::<f64>(peer, matrix, threads).map(|started| started.version.clone())
+    }
+
+    /// Starts `scipy` or `mkl` and sends it the matrix. The error says what is missing, and where.
     pub fn start<T: Kernels>(peer: &str, matrix: CsrView<'_, T>, threads: usize) -> Result<Self, String> {
         let python = std::env::var(PYTHON_VARIABLE).unwrap_or_else(|_| "python3".into());
         let mut child = Command::new(&python)
@@ -58,9 +81,7 @@ impl PythonPeer {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| {
-                format!("{python} does not start: {error}; set {PYTHON_VARIABLE} to another interpreter")
-            })?;
+            .map_err(|error| format!("{python} does not start: {error}; {}", other_interpreter()))?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("the process has no pipes".into());
         };
@@ -84,13 +105,12 @@ impl PythonPeer {
             Ok(()) => reason,
             Err(error) => format!("{reason}: {error}"),
         })?;
-        match (greeting.version, greeting.missing) {
-            (Some(version), _) => {
-                started.version = version;
-                Ok(started)
-            }
-            (_, missing) => Err(missing.unwrap_or_default()),
-        }
+        let Some(version) = greeting.version else {
+            let (missing, python) = (greeting.missing.unwrap_or_default(), greeting.python.unwrap_or(python));
+            return Err(format!("{missing} in {python}; {}", other_interpreter()));
+        };
+        started.version = version;
+        Ok(started)
     }
 
     /// Times products with `x` and checks the last result.
@@ -112,7 +132,9 @@ impl PythonPeer {
         self.output.read_exact(bytes).map_err(|error| error.to_string())?;
         let view: MultiVectorView<'_, T> = y.view();
         let checked = Some(pool.install(|| expected.check(Order::Free, view)));
-        let (peer, algorithm) = (self.peer.clone(), String::new());
+        // SciPy's product is not parallel, so its name says so wherever it is compared.
+        let algorithm = if self.peer == SCIPY { "on 1 thread" } else { "" };
+        let (peer, algorithm) = (self.peer.clone(), algorithm.into());
         Ok(PeerResult { peer, algorithm, times: Times::new(&seconds), checked })
     }
 

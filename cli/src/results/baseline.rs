@@ -1,5 +1,7 @@
 //! What the speed-ups of records are relative to.
 
+use std::collections::HashMap;
+
 use super::config::Baseline;
 use super::record::{Measured, Record};
 use rowloom::internal::kernel::{KernelId, Order};
@@ -20,12 +22,11 @@ impl Baseline {
         let kernel = record.kernel.as_str();
         match self {
             Self::OneThread => {
-                // Serial kernels use one thread, whatever their case has.
-                let is_one_thread = record.threads == 1 || kernel.starts_with("serial_");
                 let is_canonical =
                     || KernelId::by_name(kernel).is_ok_and(|id| id.info().order == Order::Canonical);
                 let on_cpu = record.measured == Measured::Kernel && record.devices == "cpu";
-                (on_cpu && is_one_thread && is_canonical()).then(|| format!("{kernel} on 1 thread"))
+                (on_cpu && record.used_threads() == 1 && is_canonical())
+                    .then(|| format!("{kernel} on 1 thread"))
             }
             Self::SerialCsr => (kernel == SERIAL).then(|| kernel.to_owned()),
             Self::Scipy => {
@@ -87,6 +88,28 @@ pub fn add_speedups(records: &mut [Record], baseline: Baseline) {
     }
 }
 
+/// Sets the speed-up of each record over the fastest verified peer of its case: on the same matrix, precision, K and threads.
+pub fn add_peer_speedups(records: &mut [Record]) {
+    type Key = (String, String, Option<Dtype>, Option<usize>, usize);
+    let key = |record: &Record| -> Key {
+        let Record { sweep, matrix, dtype, k, threads, .. } = record;
+        (sweep.clone(), matrix.hash.clone(), *dtype, *k, *threads)
+    };
+    let mut fastest: HashMap<Key, (f64, String)> = HashMap::new();
+    for record in records.iter().filter(|record| record.measured == Measured::Peer) {
+        let Some(seconds) = record.verified_s() else { continue };
+        let known = fastest.entry(key(record)).or_insert((f64::INFINITY, String::new()));
+        if seconds < known.0 {
+            *known = (seconds, record.kernel.clone());
+        }
+    }
+    for record in records {
+        let found = fastest.get(&key(record)).zip(record.verified_s().filter(|&median| median > 0.0));
+        let ratio = found.map(|((seconds, peer), median)| (seconds / median, peer.clone()));
+        (record.peer_speedup, record.fastest_peer) = ratio.unzip();
+    }
+}
+
 /// The baselines of the records with a speed-up: `cpu_csr on 1 thread`.
 pub fn baselines(records: &[&Record]) -> Option<String> {
     let mut names: Vec<&str> = records.iter().filter_map(|record| record.speedup_over.as_deref()).collect();
@@ -131,6 +154,24 @@ mod tests {
         let mut without = [record("serial_csr", 8.0, 1), record("cpu_csr", 2.0, 1)];
         add_speedups(&mut without, Baseline::OneThread);
         assert_eq!(without[1].speedup_over.as_deref(), Some("serial_csr on 1 thread"));
+    }
+
+    #[test]
+    fn a_speed_up_over_peers_is_over_the_fastest_verified_one_of_the_case() {
+        let peer = |kernel, seconds| Record { measured: Measured::Peer, ..record(kernel, seconds, 1) };
+        let unverified = Record { checked: None, ..peer("mkl", 1.0) };
+        let slow = peer("cusparse ALG1", 9.0);
+        let mut records = [
+            record("cpu_csr", 2.0, 1),
+            peer("scipy on 1 thread", 6.0),
+            unverified,
+            slow,
+            record("cpu_csr", 2.0, 8),
+        ];
+        add_peer_speedups(&mut records);
+        let speedups = records.each_ref().map(|record| record.peer_speedup);
+        assert_eq!(speedups, [Some(3.0), Some(1.0), None, Some(6.0 / 9.0), None]);
+        assert_eq!(records[0].fastest_peer.as_deref(), Some("scipy on 1 thread"));
     }
 
     #[test]

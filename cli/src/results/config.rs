@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::required_keys;
 use super::scaled_names::{with_counts, with_ranks};
 use crate::statistics::TIME_CAP_S;
 use rowloom::internal::error::{Error, Result};
@@ -247,7 +248,11 @@ impl StudyConfig {
 
     /// The study in a file. Errors name the line; an unknown key also the nearest key.
     pub fn parse(file: &TomlFile) -> Result<Self> {
-        let config: Self = file.parse().map_err(TomlError::into_error)?;
+        let config: Self =
+            file.parse().map_err(|error: TomlError| match error.reason.starts_with("missing field") {
+                true => required_keys::missing(file).unwrap_or_else(|| error.into_error()),
+                false => error.into_error(),
+            })?;
         config.check(file)?;
         Ok(config)
     }

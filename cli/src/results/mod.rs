@@ -11,6 +11,7 @@ mod page;
 mod rank_sweep;
 mod ranking;
 mod record;
+mod required_keys;
 mod scaled_names;
 mod scaling;
 mod table;
@@ -18,7 +19,7 @@ mod timeline;
 mod wording;
 
 pub use answer::answers;
-pub use baseline::{ONE_THREAD_KERNEL, add_speedups};
+pub use baseline::{ONE_THREAD_KERNEL, add_peer_speedups, add_speedups};
 pub use cases::Case;
 pub use comparison::{CaseChange, Change, Comparison, KernelChange, LEAST_DIFFERENCE, Verdict};
 pub use config::{Baseline, Measure, StudyConfig, Subject as StudySubject, Sweep, Threads};

@@ -159,7 +159,8 @@ fn name(record: &Record) -> String {
     let kernel = if record.kernel.is_empty() { "all kernels" } else { &record.kernel };
     let dtype = record.dtype.map_or(String::new(), |dtype| format!(", {}", dtype.name()));
     let has_cpu = record.devices.split(',').any(|device| device == "cpu");
-    let threads = if has_cpu { format!(", {}", count(record.threads, "thread")) } else { String::new() };
+    let threads =
+        if has_cpu { format!(", {}", count(record.used_threads(), "thread")) } else { String::new() };
     format!("{kernel} on {}{k}{dtype}, {}{threads}", record.matrix.name, record.devices)
 }
 
@@ -186,7 +187,8 @@ fn results_table(sweep: &str, records: &[&Record]) -> Table {
         column("spread", Some("%"), true),
         column("rate", Some("GFLOP/s"), true),
         column("of roofline", Some("%"), true),
-        column("over serial", Some("×"), true),
+        column("speed-up", Some("×"), true),
+        column("over peer", Some("×"), true),
         column("predicted", Some("ms"), true),
         column("hidden", Some("%"), true),
         column("runs", None, true),
@@ -213,13 +215,14 @@ fn results_table(sweep: &str, records: &[&Record]) -> Table {
             record.dtype.map_or(Cell::Empty, |dtype| Cell::Text(dtype.name().into())),
             Cell::Text(kernel),
             Cell::Text(record.devices.clone()),
-            number(Some(record.threads as f64), 0),
+            number(Some(record.used_threads() as f64), 0),
             Cell::Text(options(record)),
             number(times.median.map(|median| 1e3 * median), 3),
             number(spread, 1),
             number(record.gflops(), 2),
             number(record.roofline_fraction().filter(|share| *share <= 1.0).map(|share| 100.0 * share), 1),
             number(record.speedup.filter(|_| record.is_verified()), 2),
+            number(record.peer_speedup, 2),
             number(record.predicted_s.map(|seconds| 1e3 * seconds), 3),
             number(record.verified_hidden_fraction().map(|share| 100.0 * share), 1),
             number(Some(times.n as f64).filter(|_| !record.simulated), 0),
@@ -468,7 +471,7 @@ mod tests {
             let column = table.columns.iter().position(|column| column.name == name).unwrap();
             table.rows[row][column].clone()
         };
-        for name in ["rate", "of roofline", "over serial", "hidden"] {
+        for name in ["rate", "of roofline", "speed-up", "hidden"] {
             assert!(matches!(cell(0, name), Cell::Number(..)), "{name}");
             assert_eq!([cell(1, name), cell(2, name)], [Cell::Empty, Cell::Empty], "{name}");
         }

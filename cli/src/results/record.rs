@@ -98,7 +98,7 @@ pub struct Record {
     pub devices: String,
     /// The number of devices that compute.
     pub device_count: usize,
-    /// CPU threads; of each rank, over ranks.
+    /// CPU threads that the case may use; of each rank, over ranks.
     pub threads: usize,
     /// The number of ranks; `None` in one process without MPI.
     #[serde(default)]
@@ -141,6 +141,12 @@ pub struct Record {
     /// The baseline of the speed-up.
     #[serde(default)]
     pub speedup_over: Option<String>,
+    /// Speed-up over the fastest peer that was measured with it.
+    #[serde(default)]
+    pub peer_speedup: Option<f64>,
+    /// That peer.
+    #[serde(default)]
+    pub fastest_peer: Option<String>,
     /// The share of the shorter of copy and compute time during which the other ran.
     pub hidden_fraction: Option<f64>,
     /// The share of the devices' time in which they were idle.
@@ -163,6 +169,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// CPU threads that it uses: serial kernels and SciPy use one, whatever their case has.
+    pub fn used_threads(&self) -> usize {
+        let is_serial = self.kernel.starts_with("serial_") || self.kernel.ends_with(" on 1 thread");
+        if is_serial { 1 } else { self.threads }
+    }
+
     /// Whether the result was checked in the run that measured it, and is right. Simulations and copies compute no result.
     pub fn is_verified(&self) -> bool {
         match self.checked {
@@ -258,7 +270,7 @@ pub fn records_of(case: &CaseResult) -> Vec<Record> {
     let mut records: Vec<Record> = case.kernels.iter().map(kernel).collect();
     records.extend(case.peers.iter().map(|peer| Record {
         measured: Measured::Peer,
-        kernel: format!("{} {}", peer.peer, peer.algorithm).trim_end().to_string(),
+        kernel: peer.name(),
         doubts: doubts(&peer.times),
         times: peer.times.clone(),
         checked: peer.checked,

@@ -19,7 +19,7 @@ pub enum Field {
 type Column = (&'static str, fn(&Record) -> Field);
 
 /// The columns of every table of records.
-const COLUMNS: [Column; 50] = [
+const COLUMNS: [Column; 52] = [
     ("sweep", |r| text(&r.sweep)),
     ("measured", |r| text(r.measured.name())),
     ("matrix", |r| text(&r.matrix.name)),
@@ -31,7 +31,7 @@ const COLUMNS: [Column; 50] = [
     ("k", |r| count(r.k.map(|k| k as u64))),
     ("devices", |r| text(&r.devices)),
     ("device_count", |r| Field::Count(r.device_count as u64)),
-    ("threads", |r| Field::Count(r.threads as u64)),
+    ("threads", |r| Field::Count(r.used_threads() as u64)),
     ("ranks", |r| count(r.ranks.map(|ranks| ranks as u64))),
     ("kernel", |r| text(&r.kernel)),
     ("chosen", |r| words(r.chosen.as_deref())),
@@ -58,6 +58,8 @@ const COLUMNS: [Column; 50] = [
     ("roofline_fraction", |r| number(r.roofline_fraction())),
     ("speedup", |r| number(r.speedup)),
     ("speedup_over", |r| words(r.speedup_over.as_deref())),
+    ("peer_speedup", |r| number(r.peer_speedup)),
+    ("fastest_peer", |r| words(r.fastest_peer.as_deref())),
     ("hidden_fraction", |r| number(r.verified_hidden_fraction())),
     ("idle_fraction", |r| number(r.verified_idle_fraction())),
     ("kernels_s", |r| number(r.time_parts.map(|parts| parts.kernels_s))),
@@ -114,8 +116,11 @@ fn quoted(text: &str) -> String {
     if plain { text.into() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
 }
 
-/// The columns of [`markdown`].
-const SHOWN: [&str; 16] = [
+/// Options of a product; a table shows those that differ.
+const OPTIONS: [&str; 5] = ["mode", "schedule", "chunk_bytes", "cpu_share", "transfer"];
+
+/// The columns of [`markdown`]; those without any value are left out, and options that do not differ.
+const SHOWN: [&str; 24] = [
     "matrix",
     "dtype",
     "k",
@@ -123,6 +128,11 @@ const SHOWN: [&str; 16] = [
     "threads",
     "ranks",
     "kernel",
+    "mode",
+    "schedule",
+    "chunk_bytes",
+    "cpu_share",
+    "transfer",
     "n",
     "median_s",
     "stddev_s",
@@ -131,14 +141,27 @@ const SHOWN: [&str; 16] = [
     "roofline_fraction",
     "speedup",
     "speedup_over",
+    "peer_speedup",
+    "fastest_peer",
+    "passed",
     "reason",
 ];
+
+/// The heading of `passed` for people.
+const VERIFIED: &str = "verified";
 
 /// A Markdown table of the most important columns; numbers have four digits.
 pub fn markdown(records: &[Record]) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let columns: Vec<_> = COLUMNS.iter().filter(|(name, _)| SHOWN.contains(name)).collect();
-    let mut markdown = line(columns.iter().map(|(name, _)| (*name).into()).collect());
+    let has_values = |(name, field): &&Column| {
+        let first = records.first().map(field);
+        let differs = || records.iter().any(|record| Some(field(record)) != first);
+        records.iter().any(|record| field(record) != Field::Nothing) && (!OPTIONS.contains(name) || differs())
+    };
+    let shown = COLUMNS.iter().filter(|(name, _)| SHOWN.contains(name));
+    let columns: Vec<_> = shown.filter(has_values).collect();
+    let heading = |name: &str| if name == "passed" { VERIFIED.into() } else { name.to_owned() };
+    let mut markdown = line(columns.iter().map(|(name, _)| heading(name)).collect());
     markdown += &line(columns.iter().map(|_| "---".into()).collect());
     for record in records {
         let cell = |field: Field| match field {
@@ -165,6 +188,7 @@ fn four_digits(number: f64) -> String {
 mod tests {
     use super::*;
     use crate::measure::{Checked, MatrixFacts};
+    use crate::results::record::Measured;
     use crate::statistics::Times;
 
     #[test]
@@ -202,6 +226,26 @@ mod tests {
             assert!(markdown(&[record]).contains(reason));
         }
         assert!(csv(&[right], &[]).contains(",2,2,"), "a right result has a rate");
+    }
+
+    #[test]
+    fn a_markdown_table_says_what_was_verified_and_compares_with_the_fastest_peer() {
+        let record = Record {
+            kernel: "cpu_csr".into(),
+            times: Times::new(&[0.5]),
+            checked: Some(Checked::weighed(0)),
+            threads: 2,
+            ..Record::default()
+        };
+        let alone = markdown(std::slice::from_ref(&record));
+        assert!(alone.contains(" verified |") && !alone.contains("peer"), "{alone}");
+        let peer = "scipy on 1 thread";
+        let own = Record { peer_speedup: Some(2.0), fastest_peer: Some(peer.into()), ..record.clone() };
+        let compared = markdown(&[own, Record { measured: Measured::Peer, kernel: peer.into(), ..record }]);
+        assert!(compared.contains("| peer_speedup | fastest_peer | verified |"), "{compared}");
+        assert!(compared.contains("| 2.000 | scipy on 1 thread | yes |"), "{compared}");
+        assert!(compared.contains("| 1 | scipy on 1 thread |"), "the threads of both: {compared}");
+        assert!(compared.contains("| 2 | cpu_csr |"), "{compared}");
     }
 
     #[test]

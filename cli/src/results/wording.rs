@@ -75,5 +75,12 @@ pub fn explanations(records: &[&Record]) -> Vec<String> {
     let applying = sentences.into_iter().filter(|(applies, _)| *applies);
     let mut sentences: Vec<String> = applying.map(|(_, sentence)| sentence.to_owned()).collect();
     sentences.extend(baselines(records).map(|baselines| format!("Speed-ups are over {baselines}.")));
+    let mut peers: Vec<&str> = records.iter().filter_map(|record| record.fastest_peer.as_deref()).collect();
+    peers.sort_unstable();
+    peers.dedup();
+    if !peers.is_empty() {
+        sentences
+            .push(format!("over peer: speed-up over the fastest peer of the case, {}.", peers.join(" or ")));
+    }
     sentences
 }

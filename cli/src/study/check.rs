@@ -59,7 +59,14 @@ pub fn check_names(config: &StudyConfig, file: &TomlFile) -> Result<()> {
                 },
                 StudySubject::Conversion | StudySubject::Transfers => Ok(()),
             }
-            .map_err(|error| wrong("kernels", index, advice::text(&error)))?;
+            .map_err(|error| {
+                let command = match sweep.subject {
+                    StudySubject::Gemm => "gemm",
+                    StudySubject::Colmean => "colmean",
+                    _ => "run",
+                };
+                wrong("kernels", index, advice::text_for(&error, command))
+            })?;
         }
     }
     Ok(())

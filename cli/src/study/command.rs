@@ -17,12 +17,12 @@ use crate::args::MatrixSource;
 use crate::args::StudyArguments;
 use crate::args::options::{Devices, count_devices};
 use crate::bench::command::build_and_machine;
-use crate::bench::kernels::{KernelBench, MeasuredMatrix, check_names, open_devices};
+use crate::bench::kernels::{KernelBench, MeasuredMatrix, check_names, not_measured, open_devices};
 use crate::console::overwrite::Output;
 use crate::console::table::count_of;
 use crate::console::{Bar, Console};
 use crate::measure::compulsory_bytes;
-use crate::measure::{KernelNames, MatrixDescription, MatrixFacts};
+use crate::measure::{KernelNames, MatrixDescription, MatrixFacts, PythonPeer};
 use crate::operands::session::Session;
 use crate::results::{Case, Journal, Record, StudyConfig, StudySubject, key_of};
 use rowloom::internal::cost::Model;
@@ -63,6 +63,9 @@ pub fn run(arguments: &StudyArguments, console: &Console) -> Result<()> {
         finished: 0,
         kept: 0,
     };
+    for missing in missing_peers(&config, study.session.pool.threads()) {
+        console.note(&missing);
+    }
     console.note(&study.estimate(&cases));
     let bar = console.bar(cases.len() as u64, "cases");
     let measuring = study.session.interrupt.measure(&console.under(&bar), "run");
@@ -114,6 +117,16 @@ pub fn outputs(arguments: &StudyArguments) -> Vec<(PathBuf, Output)> {
     let Some(typed) = arguments.config.as_ref().filter(|_| !arguments.save) else { return Vec::new() };
     let folder = arguments.output.clone().unwrap_or_else(|| default_folder(typed));
     output::outputs(&folder, typed)
+}
+
+/// Why Python peers that the study names cannot be measured: one sentence for each.
+fn missing_peers(config: &StudyConfig, threads: usize) -> Vec<String> {
+    let named = config.sweep.iter().flat_map(|sweep| &sweep.against).filter(|peer| *peer != "cusparse");
+    let mut peers: Vec<&String> = named.collect();
+    peers.sort_unstable();
+    peers.dedup();
+    let missing = |peer: &String| PythonPeer::probe(peer, threads).err().map(|why| not_measured(peer, &why));
+    peers.into_iter().filter_map(missing).collect()
 }
 
 /// A hash of the cost model that plans are made with.

@@ -4,18 +4,27 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use super::refusals::is_measured;
 use crate::console::overwrite::Output;
 use crate::console::report::Report;
-use crate::console::table::{Table, seconds};
+use crate::console::table::{Table, count_of, seconds};
 use crate::console::{Console, write_file};
 use crate::measure::{MatrixDescription, Provenance};
 use crate::plots;
-use crate::plots::Timeline;
-use crate::results::{BYTE_MODEL, Record, Results, StudyConfig, add_speedups, csv, page};
+use crate::plots::{Answer, Timeline};
+use crate::results::{
+    BYTE_MODEL, Record, Results, StudyConfig, add_peer_speedups, add_speedups, csv, markdown, page,
+};
 use rowloom::internal::error::{Error, Result};
 
 /// The configuration of the study, with every key.
 const CONFIGURATION: &str = "configuration.toml";
+
+/// The results as tables for a paper.
+const RESULTS: &str = "results.md";
+
+/// Answers that the summary has; the report has all of them.
+const SHOWN_ANSWERS: usize = 4;
 
 /// The files that a study may replace in `folder`, except its own configuration file `config`.
 pub fn outputs(folder: &Path, config: &Path) -> Vec<(PathBuf, Output)> {
@@ -23,6 +32,7 @@ pub fn outputs(folder: &Path, config: &Path) -> Vec<(PathBuf, Output)> {
         (folder.join(CONFIGURATION), Output::Configuration),
         (folder.join("results.csv"), Output::Csv),
         (folder.join("results.json"), Output::Json),
+        (folder.join(RESULTS), Output::Markdown),
         (folder.join("report.html"), Output::Html),
     ];
     // The figures are known at the end only, so every .svg file in the folder must be a study's.
@@ -67,6 +77,7 @@ pub struct Finished<'a> {
 pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
     let Finished { config, file, folder, provenance, mut records, cases, kept, notes, .. } = finished;
     add_speedups(&mut records, config.baseline);
+    add_peer_speedups(&mut records);
     let shell = |path: &Path| {
         let text = path.display().to_string();
         let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
@@ -103,6 +114,7 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
     let head = "# Written by rowloom study: the configuration with every key.\n";
     put(CONFIGURATION.into(), format!("{head}{}", config.to_toml()?))?;
     put("results.csv".into(), csv(&records, &provenance.lines()))?;
+    put(RESULTS.into(), tables(config, &records, provenance))?;
     let whole = Report::new("study")
         .with("provenance", provenance)
         .with("config", config)
@@ -126,13 +138,26 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
     table.fact("study", &config.title);
     let before = if kept > 0 { format!(", {kept} of them earlier") } else { String::new() };
     table.fact("cases", format!("{} of {cases} finished{before}", finished.finished));
-    table.fact("results", records.len());
+    table.fact("results", records.iter().filter(|record| is_measured(record)).count());
+    for answer in shown.answers.iter().take(SHOWN_ANSWERS) {
+        table.fact("answer", first_sentence(answer));
+    }
+    if let Some(more) = shown.answers.len().checked_sub(SHOWN_ANSWERS).filter(|&more| more > 0) {
+        table.fact(
+            "",
+            format!("report.html answers {}", count_of(more as u64, "more question", "more questions")),
+        );
+    }
     if let Some((record, median)) = slowest(&records) {
         table.fact("longest", format!("{} on {}, {}", record.kernel, record.matrix.name, seconds(median)));
     }
     let refused = records.iter().filter(|record| record.reason.is_some()).count();
     if refused > 0 {
         table.fact("not measured", format!("{refused} (results.csv has the reasons)"));
+    }
+    let doubtful = records.iter().filter(|record| !record.doubts.is_empty()).count();
+    if doubtful > 0 {
+        table.fact("doubtful", format!("{doubtful} (report.html has the reasons)"));
     }
     let unverified = records.iter().filter(|record| record.unverified_reason().is_some()).count();
     if unverified > 0 {
@@ -144,6 +169,26 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
     table.fact("open", folder.join("report.html").display());
     console.table(&table)?;
     console.json(&whole.with("folder", folder.display().to_string()).with("files", &files))
+}
+
+/// The question of an answer and its first sentence, which names the winner: `threads: the fastest is 2 threads in all 4 cases.`
+fn first_sentence(answer: &Answer) -> String {
+    let sweep = answer.question.split(": which ").next().unwrap_or_default();
+    let sentence = answer.sentence.split_inclusive(". ").next().unwrap_or_default();
+    format!("{sweep}: {}", sentence.trim_end())
+}
+
+/// The results of each sweep as a Markdown table, behind their origin.
+fn tables(config: &StudyConfig, records: &[Record], provenance: &Provenance) -> String {
+    let mut text: String = provenance.lines().iter().map(|line| format!("- {line}\n")).collect();
+    text += &format!("\n# {}\n", config.title);
+    for sweep in &config.sweep {
+        let own: Vec<Record> = records.iter().filter(|record| record.sweep == sweep.name).cloned().collect();
+        if !own.is_empty() {
+            text += &format!("\n## {}\n\n{}", sweep.name, markdown(&own));
+        }
+    }
+    text
 }
 
 /// A record with the rates that follow from its times; without ratios if its result was not verified.

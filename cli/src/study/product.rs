@@ -1,6 +1,8 @@
 //! A whole product as a case of a study: planned, run until its time is known, its last Y verified or checked.
 
-use crate::args::options::{Devices, XSource, parse_bytes};
+use std::collections::HashSet;
+
+use crate::args::options::{Devices, XSource, count_devices, parse_bytes};
 use crate::args::{ExecutionArguments, PlanningArguments};
 use crate::measure::{Checked, check_product};
 use crate::operands::session::Session;
@@ -235,5 +237,54 @@ fn report_timeline(case: &Case, trace: &Trace, predicted: Option<&Trace>) -> plo
         Some(_) => "The last product. Outlines show when the cost model predicted each task.",
         None => "Simulated: every task takes the time that the cost model predicts.",
     };
-    timeline(title, caption.into(), trace, predicted)
+    let mut shown = timeline(title, caption.into(), trace, predicted);
+    shown.caption += &idle_devices(&shown, count_devices(&case.devices));
+    shown
+}
+
+/// A sentence where the plan gives some of `devices` no work; empty where all have some.
+fn idle_devices(timeline: &plots::Timeline, devices: usize) -> String {
+    let of_span = |span: &plots::Span| Some(timeline.lanes.get(span.lane)?.process.as_str());
+    // The host copies for the devices and computes nothing; where the CPU is a device, it has lanes of its own.
+    let working: HashSet<&str> =
+        timeline.spans.iter().filter_map(of_span).filter(|process| *process != "host").collect();
+    match devices.checked_sub(working.len()) {
+        None | Some(0) => String::new(),
+        Some(1) => format!(" 1 of {devices} devices has no work in this plan."),
+        Some(idle) => format!(" {idle} of {devices} devices have no work in this plan."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeline_says_how_many_devices_have_no_work() {
+        let lane = |process: &str| plots::Lane { process: process.into(), name: "kernels".into() };
+        let span = |lane| plots::Span {
+            lane,
+            name: "kernel".into(),
+            kind: "kernel".into(),
+            start_s: 0.0,
+            end_s: 1.0,
+            predicted_start_s: None,
+            predicted_end_s: None,
+            details: Vec::new(),
+        };
+        let timeline = |spans: Vec<plots::Span>| plots::Timeline {
+            title: String::new(),
+            caption: String::new(),
+            lanes: vec![lane("sim:0"), lane("sim:1"), lane("sim:1"), lane("sim:2"), lane("host")],
+            spans,
+        };
+        let all = timeline(vec![span(0), span(1), span(2), span(3), span(4)]);
+        assert_eq!(idle_devices(&all, 3), "");
+        assert!(idle_devices(&all, 8).starts_with(" 5 of 8 devices have no work"));
+        let two = timeline(vec![span(0), span(1), span(4)]);
+        assert!(
+            idle_devices(&two, 3).starts_with(" 1 of 3 devices has no work"),
+            "a lane without tasks is idle"
+        );
+    }
 }

@@ -218,12 +218,32 @@ fn absent_peers_are_named_and_present_ones_are_right() {
     let peers = report["cases"][0]["peers"].as_array().unwrap();
     for name in ["scipy", "mkl"] {
         match peers.iter().find(|peer| peer["peer"] == name) {
-            Some(peer) => assert!(peer["checked"]["passed"] == true && peer["times"]["n"] == 3, "{peer}"),
+            Some(peer) => {
+                assert!(peer["checked"]["passed"] == true && peer["times"]["n"] == 3, "{peer}");
+                assert_eq!(peer["algorithm"], if name == "scipy" { "on 1 thread" } else { "" });
+            }
             None => {
                 assert!(outcome.stderr.contains(&format!("{name} is not measured")), "{}", outcome.stderr)
             }
         }
     }
+}
+
+#[test]
+fn a_missing_peer_is_named_with_its_interpreter_before_anything_is_measured_and_again_at_the_end() {
+    let place = Place::new();
+    let words = "bench gen:stencil5,n=12 -k 2 --devices cpu --kernels cpu_csr --repeat 1 --against scipy";
+    let output = place.command(words).env("ROWLOOM_PYTHON", "/no/such/python").output().unwrap();
+    let [shown, notes] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    // Notes are wrapped, so that a line break may stand between any two words.
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let reason = "scipy is not measured: /no/such/python does not start";
+    let before = words(&notes).find(reason).unwrap_or_else(|| panic!("{notes}"));
+    assert!(before < words(&notes).find("stencil5,n=12 f64").unwrap(), "{notes}");
+    assert!(words(&notes).contains("ROWLOOM_PYTHON=PATH names another interpreter"), "{notes}");
+    assert!(words(&shown).contains(reason), "{shown}");
+    assert_eq!(output.status.code(), Some(0), "the other peers and all kernels are measured");
+    assert!(place.succeed("bench --help").stdout.contains("ROWLOOM_PYTHON"));
 }
 
 #[test]
@@ -241,6 +261,7 @@ fn results_are_written_as_tables_with_their_provenance() {
     assert!(lines[0].contains(",median_s,") && lines.iter().all(|line| !line.is_empty()));
     let markdown = place.read("a.md");
     assert!(markdown.contains("| --- |") && markdown.contains("| serial_csr |"), "{markdown}");
+    assert!(markdown.contains("| verified |") && !markdown.contains("fastest_peer"), "{markdown}");
     let report: Value = serde_json::from_str(&place.read("a.json")).unwrap();
     assert!(report["byte_model"].as_str().unwrap().contains("A once"));
     assert!(report["provenance"]["program"]["compiler"].as_str().unwrap().starts_with("rustc"));

@@ -20,7 +20,7 @@ fn a_study_is_measured_by_its_name_in_any_folder() {
 fn a_file_of_a_studys_name_is_read_instead() {
     let place = Place::new();
     place.write("quick", "title = 'mine'");
-    place.fail("study quick", 3, "quick:1: missing field `sweep`");
+    place.fail("study quick", 3, "quick: [[sweep]] is missing");
 }
 
 #[test]

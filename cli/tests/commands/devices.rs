@@ -16,7 +16,12 @@ fn devices_shows_this_machine() {
         assert!(library["found"].is_string() || library["advice"].as_str().unwrap().contains("install"));
     }
     let table = place.succeed("devices").stdout;
-    for part in ["cores", "memory", "CUDA driver", "NVRTC", "cuSPARSE"] {
+    for part in ["cores", "memory", "CUDA driver", "NVRTC", "cuSPARSE", "SciPy", "MKL"] {
         assert!(table.contains(part), "{part} is not in\n{table}");
     }
+    let output = place.command("devices --json").env("ROWLOOM_PYTHON", "/no/such/python").output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let libraries = report["libraries"].as_array().unwrap();
+    let scipy = libraries.iter().find(|library| library["name"] == "SciPy").unwrap();
+    assert!(scipy["found"].is_null() && scipy["advice"].as_str().unwrap().contains("/no/such/python"));
 }

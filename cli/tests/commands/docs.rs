@@ -146,6 +146,17 @@ fn outputs_are_what_their_schemas_say() {
         ),
         ("run.json", format!("run {hub} --devices sim:h200x2 --chunks 9 --trace s")),
         ("run.json", "run gen:empty,rows=5 -k 2 --verify".into()),
+        ("gemm.json", "gemm gen:dense,rows=9,cols=5 gen:dense,rows=5,cols=4 --verify".into()),
+        (
+            "gemm.json",
+            "gemm gen:dense,rows=90,cols=50 gen:dense,rows=50,cols=4 --devices sim:h200x2 --dtype f32".into(),
+        ),
+        (
+            "colmean.json",
+            "colmean gen:recording,rows=9,channels=2,samples=3 --devices cpu,emu:0 --verify --repeat 1"
+                .into(),
+        ),
+        ("colmean.json", "colmean gen:recording,rows=9,channels=2,samples=3 --devices sim:h200".into()),
         ("plan.json", format!("plan {hub} --devices sim:h200x2 --chunks 40")),
         ("plan.json", "plan gen:stencil5,n=200 -k 4 --devices cpu,emu:0 --mode stream".into()),
         ("trace.json", "trace t".into()),

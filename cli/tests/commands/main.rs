@@ -1,5 +1,6 @@
 //! Every command of the real binary, one file each. One crate, because each test crate links the whole library.
 
+mod authoring;
 mod baselines;
 mod bench;
 mod built_in_studies;

@@ -144,6 +144,32 @@ fn studies_and_several_files_share_one_page() {
 }
 
 #[test]
+fn the_page_has_the_baseline_on_one_thread_and_the_threads_of_peers() {
+    let place = Place::new();
+    let words = "bench gen:stencil5,n=30 -k 4 --kernels cpu_csr --devices cpu --threads 2 --repeat 5 --json";
+    let mut bench = place.json(words);
+    let mut peer = bench["cases"][0]["kernels"][0].clone();
+    peer["peer"] = json!("mkl");
+    peer["algorithm"] = json!("");
+    let mut scipy = peer.clone();
+    (scipy["peer"], scipy["algorithm"]) = (json!("scipy"), json!("on 1 thread"));
+    bench["cases"][0]["peers"] = json!([peer, scipy]);
+    place.write("bench.json", bench.to_string());
+    place.write("study.toml", STUDY.replace("threads = [1]", "threads = [2]"));
+    place.succeed("study study.toml --output out");
+    place.succeed("report bench.json out/results.json --output all.html");
+    let page = data(&place, "all.html");
+    let names = |case| times(&page, case).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!(names(0), ["cpu_csr", "cpu_csr on 1 thread", "mkl on 2 threads", "scipy on 1 thread"]);
+    assert_eq!(page["devices"][0], "cpu (2 threads)");
+    // The kernels of the study, and its run: both have the baseline of the same matrix and K.
+    for case in [1, 2] {
+        let found = times(&page, case).into_iter().find(|(name, _)| name == "cpu_csr on 1 thread");
+        assert!(found.is_some_and(|(_, time)| time > 0), "{:?}", names(case));
+    }
+}
+
+#[test]
 fn a_result_that_was_not_verified_has_no_time_in_the_page() {
     let place = Place::new();
     let mut bench = place.json(&format!("{BENCH} --json"));

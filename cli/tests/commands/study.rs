@@ -59,7 +59,9 @@ fn the_quick_study_writes_every_documented_file() {
         assert!(right, "{record}");
     }
     let files: Vec<&str> = report["files"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    for name in ["configuration.toml", "results.csv", "results.json", "report.html", "timeline-1.svg"] {
+    for name in
+        ["configuration.toml", "results.csv", "results.md", "results.json", "report.html", "timeline-1.svg"]
+    {
         assert!(files.contains(&name), "{name}: {files:?}");
     }
     for question in [

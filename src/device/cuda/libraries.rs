@@ -24,7 +24,7 @@ pub struct Library {
     /// What Rowloom uses it for.
     pub use_for: &'static str,
     /// How to install it.
-    pub advice: &'static str,
+    pub advice: String,
 }
 
 /// Whether kernels can be compiled for one K. Loads NVRTC, but not cuSPARSE, which is large.
@@ -46,28 +46,31 @@ pub fn libraries() -> Vec<Library> {
             name: "CUDA driver",
             found: driver.as_ref().ok().map(|driver| format!("for CUDA {}", driver.cuda_major)),
             use_for: "everything on cards",
-            advice: "install NVIDIA's driver (Debian and Ubuntu: nvidia-driver)",
+            advice: "install NVIDIA's driver (Debian and Ubuntu: nvidia-driver)".into(),
         },
         Library {
             name: "NVRTC",
             found: nvrtc(&driver).map(|nvrtc| nvrtc.version()),
             use_for: "kernels compiled for one K; without it the built-in kernels are used",
             advice: "install libnvrtc of the CUDA toolkit, or pip install nvidia-cuda-nvrtc and add its folder to \
-                     LD_LIBRARY_PATH",
+                     LD_LIBRARY_PATH"
+                .into(),
         },
         Library {
             name: "cuBLAS",
             found: cublas_is_installed().then(|| "installed".into()),
             use_for: "the kernel cublas of dense products",
             advice: "install libcublas of the CUDA toolkit, or pip install nvidia-cublas and add its folder to \
-                     LD_LIBRARY_PATH",
+                     LD_LIBRARY_PATH"
+                .into(),
         },
         Library {
             name: "cuSPARSE",
             found: cusparse.then(|| "installed".into()),
             use_for: "comparisons of kernels with cuSPARSE",
             advice: "install libcusparse of the CUDA toolkit, or pip install nvidia-cusparse and add its folder to \
-                     LD_LIBRARY_PATH",
+                     LD_LIBRARY_PATH"
+                .into(),
         },
     ]
 }

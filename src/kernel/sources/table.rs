@@ -11,7 +11,7 @@ pub const SERIAL_ELL_PADDED: KernelInfo = KernelInfo {
     runs_on: Processor::Cpu,
     format: Format::EllPadded,
     order: Order::Canonical,
-    summary: "one CPU thread on padded ELLPACK, one element of Y at a time; a baseline for speed-ups",
+    summary: "one CPU thread on padded ELLPACK, one element of Y at a time; slow, to compare other kernels with",
 };
 
 pub const SERIAL_ELL_UNPADDED: KernelInfo = KernelInfo {
@@ -21,7 +21,7 @@ pub const SERIAL_ELL_UNPADDED: KernelInfo = KernelInfo {
     runs_on: Processor::Cpu,
     format: Format::EllUnpadded,
     order: Order::Canonical,
-    summary: "one CPU thread on ELLPACK without padding, one element of Y at a time; a baseline for speed-ups",
+    summary: "one CPU thread on ELLPACK without padding, one element of Y at a time; slow, to compare other kernels with",
 };
 
 pub const CPU_ELL_PADDED: KernelInfo = KernelInfo {

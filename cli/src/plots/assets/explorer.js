@@ -50,7 +50,7 @@ const explorer = (() => {
     { id: 'variation', name: 'Variation of row length', axis: 'variation of row length (standard deviation / mean)', log: true, of: (one) => one.matrix.variation },
     { id: 'long', name: 'Nonzeros in long rows', axis: 'share of nonzeros in rows longer than 512', share: true, of: (one) => one.matrix.longShare },
     { id: 'empty', name: 'Empty rows', axis: 'share of rows without nonzeros', share: true, of: (one) => one.matrix.emptyShare },
-    { id: 'new', name: 'New columns (locality)', axis: 'new columns: distinct columns per nonzero of 32 rows', share: true, of: (one) => one.matrix.newColumns },
+    { id: 'new', name: 'Columns per nonzero of 32 rows (locality)', axis: 'distinct columns per nonzero of 32 rows', share: true, of: (one) => one.matrix.newColumns },
     { id: 'near', name: 'Near columns (locality)', axis: 'share of nonzeros near the median column of 32 rows (± 65 536)', share: true, of: (one) => one.matrix.near },
     { id: 'k', name: 'K, columns of X', axis: 'K, columns of X', log: true, of: (one) => one.k },
   ].filter((feature) => cases.some((one) => Number.isFinite(feature.of(one))));
@@ -85,11 +85,20 @@ const explorer = (() => {
     }
     return best >= 0 ? { at: best } : { state };
   };
-  const isKernel = (name) => data.libraries[name] === null;
+  /** What speed-ups are over where no library is: the default kernel of the CPU on one thread. */
+  const BASELINE = 'cpu_csr on 1 thread';
+  const isKernel = (name) => data.libraries[name] === null && data.names[name] !== BASELINE;
   const LIBRARIES = { mkl: 'MKL', scipy: 'SciPy', cusparse: 'cuSPARSE' };
   const libraries = [...new Set(data.libraries.filter((library) => library !== null))];
   const used = new Set(cases.flatMap((one) => one.timed.filter((_, at) => at % 4 === 0)));
   const kernels = [...used].filter(isKernel).sort((a, b) => data.names[a].localeCompare(data.names[b], 'en', { numeric: true }));
+  /** The threads of a library, where they are the same in all cases: ' on 1 thread'. */
+  const threadsOf = (library) => {
+    const ends = new Set(data.names.filter((_, name) => data.libraries[name] === library).map((text) => / on \d+ threads?$/.exec(text)?.[0] ?? ''));
+    return ends.size === 1 ? [...ends][0] : '';
+  };
+  /** The baseline of a case, which is `cpu_csr` itself where the CPU has one thread. */
+  const isBaseline = (one, name) => data.names[name] === BASELINE || (data.names[name] === 'cpu_csr' && one.device.startsWith('cpu (1 thread)'));
   const kernelChoice = (name) => ({ id: `name:${data.names[name]}`, name: data.names[name], group: 'One kernel', find: (one) => pick(one, (other) => other === name) });
   const OWN = [
     { id: 'chosen', name: 'the planner’s choice', find: (one) => (one.chosen === null ? { state: 0 } : pick(one, (name) => name === one.chosen)) },
@@ -98,7 +107,8 @@ const explorer = (() => {
   ];
   const BASES = [
     ...(libraries.length > 1 ? [{ id: 'peer', name: 'the fastest library', find: (one) => pick(one, (name) => !isKernel(name)) }] : []),
-    ...libraries.map((library) => ({ id: `library:${library}`, name: LIBRARIES[library] ?? library, find: (one) => pick(one, (name) => data.libraries[name] === library) })),
+    ...libraries.map((library) => ({ id: `library:${library}`, name: `${LIBRARIES[library] ?? library}${threadsOf(library)}`, find: (one) => pick(one, (name) => data.libraries[name] === library) })),
+    { id: 'baseline', name: BASELINE, find: (one) => pick(one, (name) => isBaseline(one, name)) },
     ...kernels.map((name) => {
       const choice = kernelChoice(name);
       return data.names[name] === 'serial_csr' ? { ...choice, group: undefined } : choice;
@@ -157,19 +167,26 @@ const explorer = (() => {
   };
   const describe = (one) => `${one.matrix.name}, ${one.dtype}, K = ${one.k}, ${one.device}`;
 
-  // The first view is the first one that shows nearly as many points as any.
+  // The first view compares with the library or the baseline that nearly as many points have as any, and never a time with itself.
   const ENOUGH = 0.9;
   const most = (list, set) => {
     const tried = list.filter((one) => one.group === undefined).map((choice) => {
       set(choice);
-      return { choice, points: evaluate().points.length };
+      return { choice, points: evaluate().points.filter(({ own, base }) => own !== base).length };
     });
-    const enough = ENOUGH * Math.max(0, ...tried.map(({ points }) => points));
-    set(tried.find(({ points }) => points >= enough)?.choice ?? list[0]);
+    const enough = Math.max(1, ENOUGH * Math.max(0, ...tried.map(({ points }) => points)));
+    const found = tried.find(({ points }) => points >= enough);
+    set((found ?? tried[0]).choice);
+    return found !== undefined;
   };
-  most(BASES, (choice) => { state.base = choice; });
+  const ofKernels = (choice) => choice.id === 'other' || choice.id === 'best';
+  const chooseBase = () => {
+    const tiers = [BASES.filter((choice) => !ofKernels(choice)), BASES.filter(({ id }) => id === 'best'), BASES.filter(({ id }) => id === 'other')];
+    tiers.find((tier) => most(tier, (choice) => { state.base = choice; }));
+  };
+  chooseBase();
   most(OWN, (choice) => { state.own = choice; });
-  most(BASES, (choice) => { state.base = choice; });
+  chooseBase();
   state.log = state.feature.log === true;
   state.colour = COLOURS.find((colour) => values(colour).length > 1) ?? COLOURS[0];
 

@@ -196,7 +196,7 @@
     const known = [
       ['rows', count(matrix.rows)], ['columns', count(matrix.cols)], ['nonzeros', count(matrix.nnz)],
       ['mean row', matrix.mean, (value) => number(value)], ['longest row', matrix.longest, count],
-      ['variation', matrix.variation, (value) => value.toFixed(2)], ['new columns', matrix.newColumns, percent],
+      ['variation', matrix.variation, (value) => value.toFixed(2)], ['columns per nonzero of 32 rows', matrix.newColumns, percent],
     ].filter(([, value]) => value !== null && value !== undefined);
     return make('dl', {}, ...known.flatMap(([name, value, text]) => [make('dt', {}, name), make('dd', {}, text ? text(value) : value)]));
   };

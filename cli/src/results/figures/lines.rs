@@ -124,14 +124,15 @@ pub fn speedup_by_threads(swept: &SweepRecords<'_>) -> Option<Figure> {
         }
     });
     let plot = |series: Vec<Series>| {
-        let (x, y) = (axis("threads", Scale::Log2, false), axis("speed-up over serial", Scale::Linear, true));
+        let (x, y) =
+            (axis("threads", Scale::Log2, false), axis("speed-up over the baseline", Scale::Linear, true));
         Plot::Lines(Lines { x, y, series })
     };
     figure(
         swept,
         (
-            "speed-up over serial",
-            "How much faster is parallel than serial?".into(),
+            "speed-up over baseline",
+            "How much faster is it than the baseline?".into(),
             format!(
                 "Median time of the baseline over the median time of the parallel version. Speed-ups are over {}.",
                 baselines(&swept.records).unwrap_or_else(|| "the serial version".into())

@@ -38,14 +38,20 @@ impl<'a> SweepRecords<'a> {
         self.sweep.matrices.iter().any(|matrix| matrix.contains('{'))
     }
 
-    /// The stem of a figure's file.
+    /// The stem of a figure's file: the sweep and the question, without a word that would stand twice in a row.
     pub fn id(&self, question: &str) -> String {
         let word = |text: &str| -> String {
             let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
             let letters: String = text.chars().map(letter).collect();
             letters.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
         };
-        format!("{}-{}", word(&self.sweep.name), word(question))
+        let (sweep, question) = (word(&self.sweep.name), word(question));
+        let last = sweep.rsplit('-').next().unwrap_or_default();
+        match question.strip_prefix(last) {
+            Some("") => sweep,
+            Some(rest) if rest.starts_with('-') => format!("{sweep}{rest}"),
+            _ => format!("{sweep}-{question}"),
+        }
     }
 
     /// The noun for what a time is of.
