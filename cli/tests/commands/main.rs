@@ -19,6 +19,7 @@ mod limits;
 mod matrix;
 mod outputs;
 mod plan;
+mod plan_page;
 mod ranks;
 mod report;
 mod run;

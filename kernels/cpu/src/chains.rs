@@ -1,4 +1,4 @@
-//! The bodies of the row kernels: canonical chains of multiply-adds, several at a time.
+//! Canonical chains of multiply-adds, several at a time, and the stores of their sums: what the loops of `rows` and `blocks` call.
 //!
 //! A single chain is bound by the latency of dependent multiply-adds, so `R` rows (or segments of a long row) are computed at a
 //! time: their chains are independent and fill the pipeline. The choice of rows that are computed together does not change a
@@ -19,7 +19,7 @@ use std::ops::Range;
 use crate::number::Number;
 use crate::scaling::Scaling;
 use crate::vector::Vector;
-use crate::{FIRST_OF_ROW, LONGEST_TOGETHER, SEGMENT, SPAN};
+use crate::{FIRST_OF_ROW, SEGMENT, SPAN};
 
 /// Rows to compute, and the arrays that their chains read and write.
 ///
@@ -180,7 +180,7 @@ unsafe fn step<V: Vector, const U: usize, const FIT: u8, const UNIFORM: bool>(
 
 /// Advances the first `A` chains, interleaved, by the entries `span`.
 #[inline(always)]
-unsafe fn advance<
+pub(super) unsafe fn advance<
     V: Vector,
     const U: usize,
     const R: usize,
@@ -208,7 +208,7 @@ unsafe fn advance<
 /// The sums of `R` chains with individual starts and lengths, longest first. All chains are interleaved until the shortest ends,
 /// then one fewer, and so on, which keeps as many chains as possible in the pipeline.
 #[inline(always)]
-unsafe fn chains<
+pub(super) unsafe fn chains<
     V: Vector,
     const U: usize,
     const R: usize,
@@ -237,7 +237,7 @@ unsafe fn chains<
 /// The sums of `R` rows with individual starts and lengths, longest first. Each is the sum of its segments' chains; an empty row
 /// gives zero.
 #[inline(always)]
-unsafe fn rows_together<
+pub(super) unsafe fn rows_together<
     V: Vector,
     const U: usize,
     const R: usize,
@@ -283,7 +283,7 @@ pub(super) unsafe fn add_part<V: Vector, const U: usize>(total: &mut [V; U], par
 /// The sum of a row that starts at `start`: the sum of its spans, each the sum of its segments' chains, of which `R` are computed
 /// at a time.
 #[inline(always)]
-unsafe fn row_sum<
+pub(super) unsafe fn row_sum<
     V: Vector,
     const U: usize,
     const R: usize,
@@ -358,7 +358,7 @@ pub(super) unsafe fn finish<V: Vector, const U: usize, const FIT: u8>(
 
 /// Stores the sums of a row of the slab in Y.
 #[inline(always)]
-unsafe fn store<V: Vector, const U: usize, const FIT: u8>(
+pub(super) unsafe fn store<V: Vector, const U: usize, const FIT: u8>(
     job: &RowJob<V::Element>,
     row: usize,
     sums: [V; U],
@@ -400,158 +400,5 @@ unsafe fn add_to<V: Vector, const U: usize, const FIT: u8>(
                 sum.store(to);
             }
         }
-    }
-}
-
-/// Sorts up to four chains by length, longest first. The sort is stable, since the segments of a row must be added in order.
-#[inline(always)]
-fn longest_first<const R: usize>(rows: &mut [usize; R], starts: &mut [usize; R], lengths: &mut [usize; R]) {
-    for (upper, lower) in [(0, 1), (1, 2), (2, 3), (0, 1), (1, 2), (0, 1)] {
-        if lower < R && lengths[upper] < lengths[lower] {
-            rows.swap(upper, lower);
-            starts.swap(upper, lower);
-            lengths.swap(upper, lower);
-        }
-    }
-}
-
-/// Computes all rows of the job except those longer than `longest`.
-#[inline(always)]
-pub(super) unsafe fn rows<
-    V: Vector,
-    const U: usize,
-    const R: usize,
-    const FIT: u8,
-    const UNIFORM: bool,
-    const STRIDED: bool,
->(
-    job: &RowJob<V::Element>,
-) {
-    // SAFETY: the contract of the job; all rows are from its range.
-    unsafe {
-        let mask = V::mask(job.tail_lanes);
-        let uniform = if UNIFORM { V::splat(job.values[0]) } else { V::zero() };
-        let count = job.count;
-        let is_plain = job.targets.is_none() && job.scaling.is_none() && job.copy.is_none();
-        let row_at = |index: usize| {
-            job.first_row
-                + match job.order {
-                    Some(order) => *order.get_unchecked(index) as usize,
-                    None => index,
-                }
-        };
-        let mut index = 0;
-        while index < count {
-            if index + R <= count {
-                let mut batch: [usize; R] = std::array::from_fn(|chain| row_at(index + chain));
-                let mut starts = [0; R];
-                let mut lengths = [0; R];
-                let (mut longest, mut differing_bits) = (0, 0);
-                for chain in 0..R {
-                    let (start, length) = job.extent(batch[chain]);
-                    (starts[chain], lengths[chain]) = (start, length);
-                    longest = longest.max(length);
-                    differing_bits |= length ^ lengths[0];
-                }
-                if longest <= LONGEST_TOGETHER {
-                    if differing_bits == 0 && longest <= SEGMENT && is_plain {
-                        let length = longest;
-                        index = rows_of_one_length::<V, U, R, FIT, UNIFORM, STRIDED>(
-                            job, row_at, index, length, uniform, mask,
-                        );
-                        continue;
-                    }
-                    if differing_bits != 0 {
-                        longest_first(&mut batch, &mut starts, &mut lengths);
-                    }
-                    let sums = if longest <= SEGMENT {
-                        chains::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask)
-                    } else {
-                        rows_together::<V, U, R, FIT, UNIFORM, STRIDED>(job, starts, lengths, uniform, mask)
-                    };
-                    for chain in 0..R {
-                        if is_plain {
-                            store::<V, U, FIT>(job, batch[chain], sums[chain], mask);
-                        } else {
-                            finish::<V, U, FIT>(job, batch[chain], sums[chain], mask);
-                        }
-                    }
-                    index += R;
-                    continue;
-                }
-            }
-            // The only call, since every call is a copy of the body to compile.
-            one_row::<V, U, R, FIT, UNIFORM, STRIDED>(job, row_at(index), uniform, mask);
-            index += 1;
-        }
-    }
-}
-
-/// Computes rows from the number `index` on, `R` at a time, as long as they have this length, which is at most a segment. Returns the
-/// number of the row after them. Few instructions come between two rows: of a row of four nonzeros they took half of the time.
-#[inline(always)]
-unsafe fn rows_of_one_length<
-    V: Vector,
-    const U: usize,
-    const R: usize,
-    const FIT: u8,
-    const UNIFORM: bool,
-    const STRIDED: bool,
->(
-    job: &RowJob<V::Element>,
-    row_at: impl Fn(usize) -> usize,
-    mut index: usize,
-    length: usize,
-    uniform: V,
-    mask: V::Mask,
-) -> usize {
-    // SAFETY: as `rows`.
-    unsafe {
-        while index + R <= job.count {
-            let batch: [usize; R] = std::array::from_fn(|chain| row_at(index + chain));
-            let mut starts = [0; R];
-            let mut differing_bits = 0;
-            for chain in 0..R {
-                let (start, own) = job.extent(batch[chain]);
-                starts[chain] = start;
-                differing_bits |= own ^ length;
-            }
-            if differing_bits != 0 {
-                break;
-            }
-            let mut sums = [[V::zero(); U]; R];
-            advance::<V, U, R, R, FIT, UNIFORM, STRIDED>(job, &starts, 0..length, uniform, mask, &mut sums);
-            for chain in 0..R {
-                store::<V, U, FIT>(job, batch[chain], sums[chain], mask);
-            }
-            index += R;
-        }
-        index
-    }
-}
-
-/// Computes a single row of any length.
-#[inline(always)]
-unsafe fn one_row<
-    V: Vector,
-    const U: usize,
-    const R: usize,
-    const FIT: u8,
-    const UNIFORM: bool,
-    const STRIDED: bool,
->(
-    job: &RowJob<V::Element>,
-    row: usize,
-    uniform: V,
-    mask: V::Mask,
-) {
-    let (start, length) = job.extent(row);
-    if length > job.longest {
-        return;
-    }
-    // SAFETY: as `rows`.
-    unsafe {
-        let sums = row_sum::<V, U, R, FIT, UNIFORM, STRIDED>(job, start, length, uniform, mask);
-        finish::<V, U, FIT>(job, row, sums, mask);
     }
 }

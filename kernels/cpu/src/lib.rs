@@ -3,7 +3,7 @@
 //! They are a separate crate because they take minutes to compile: [`Kernels`] returns function pointers, and no generic code
 //! leaves this crate, so that changes of its callers do not recompile it.
 //!
-//! `chains` and `blocks` hold the inner loops (bodies), generic over the register types of `vector` and `x86`; `select`
+//! `chains`, `rows` and `blocks` hold the inner loops (bodies), generic over the register types of `vector` and `x86`; `select`
 //! instantiates them for each instruction set and width. `multivectors` holds the loops over dense multivectors, `columns` the
 //! sums of columns, `weighted_sums` and `row_sums` those that check products.
 
@@ -18,6 +18,7 @@ mod lanes;
 mod multivectors;
 mod number;
 mod row_sums;
+mod rows;
 mod scaling;
 mod select;
 mod vector;

@@ -6,9 +6,10 @@
 #![allow(unsafe_code)] // SIMD leaf
 
 use crate::blocks::{identical, most_identical_rows, shifted};
-use crate::chains::{FULL, MASKED, PACKED, RowJob, rows};
+use crate::chains::{FULL, MASKED, PACKED, RowJob};
 use crate::isa::Isa;
 use crate::number::Number;
+use crate::rows::rows;
 use crate::scaling::{self, ScaledStore};
 use crate::vector::{Single, Vector};
 #[cfg(simd)]
