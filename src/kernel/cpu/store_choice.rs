@@ -18,7 +18,8 @@ pub(super) enum StoreRule {
 /// Products of each kind of stores in a round. Only the last one counts: the others leave the caches as these stores do.
 const PRODUCTS: usize = 2;
 const MOST_ROUNDS: usize = 3;
-/// One round decides if the times differ by this factor.
+/// So many rounds decide if the times differ by [`CLEAR_RATIO`]: one interrupted product must not.
+const FEWEST_ROUNDS: usize = 2;
 const CLEAR_RATIO: f64 = 1.2;
 
 /// The choice of a prepared product.
@@ -60,7 +61,7 @@ impl StoreChoice {
         let (rounds, begun) = (*products / (2 * PRODUCTS), *products % (2 * PRODUCTS));
         let [ordinary, non_temporal] = *shortest;
         let is_clear = ordinary.max(non_temporal) > CLEAR_RATIO * ordinary.min(non_temporal);
-        if begun == 0 && (is_clear || rounds == MOST_ROUNDS) {
+        if begun == 0 && (is_clear && rounds >= FEWEST_ROUNDS || rounds == MOST_ROUNDS) {
             self.non_temporal = non_temporal < ordinary;
             self.trial = None;
         }
@@ -84,17 +85,17 @@ mod tests {
     }
 
     #[test]
-    fn the_faster_stores_are_chosen_after_one_round_if_the_times_are_clear() {
-        assert_eq!(decided(|non_temporal, _| if non_temporal { 1.0 } else { 1.5 }), (4, 2, true));
-        assert_eq!(decided(|non_temporal, _| if non_temporal { 1.5 } else { 1.0 }), (4, 2, false));
+    fn the_faster_stores_are_chosen_after_two_rounds_if_the_times_are_clear() {
+        assert_eq!(decided(|non_temporal, _| if non_temporal { 1.0 } else { 1.5 }), (8, 4, true));
+        assert_eq!(decided(|non_temporal, _| if non_temporal { 1.5 } else { 1.0 }), (8, 4, false));
     }
 
     #[test]
     fn similar_times_are_compared_over_three_rounds_by_the_shortest() {
         assert_eq!(decided(|non_temporal, _| if non_temporal { 1.05 } else { 1.0 }), (12, 6, false));
-        // The second product with non-temporal stores was interrupted.
+        // The first product that counts was interrupted.
         let seconds = |non_temporal, product| match (non_temporal, product) {
-            (true, 6) => 9.0,
+            (true, 2) => 9.0,
             (true, _) => 1.0,
             (false, _) => 1.1,
         };
