@@ -41,6 +41,22 @@ impl TimeSet {
     }
 }
 
+/// The length of the times that are in at least two of the sets.
+pub(super) fn shared_ns(sets: &[TimeSet]) -> u64 {
+    // An end comes before a start at the same time.
+    let ends = |&(start, end): &(u64, u64)| [(start, 1i64), (end, -1)];
+    let mut changes: Vec<(u64, i64)> = sets.iter().flat_map(|set| set.0.iter().flat_map(ends)).collect();
+    changes.sort_unstable();
+    let (mut shared, mut open) = (0, 0);
+    for (position, &(at, change)) in changes.iter().enumerate() {
+        open += change;
+        if open >= 2 {
+            shared += changes.get(position + 1).map_or(0, |next| next.0 - at);
+        }
+    }
+    shared
+}
+
 /// Nanoseconds as seconds.
 pub(super) fn seconds(ns: u64) -> f64 {
     ns as f64 * 1e-9
@@ -78,6 +94,16 @@ mod tests {
             let both = count(&|tick| ticks_a[tick] && ticks_b[tick]);
             prop_assert_eq!(moments_a.intersection_ns(&moments_b), both);
             prop_assert_eq!(moments_b.intersection_ns(&moments_a), both);
+        }
+
+        #[test]
+        fn times_in_two_of_three_sets_agree_with_a_count_of_ticks(
+            a in intervals(), b in intervals(), c in intervals()
+        ) {
+            let ticks = [ticks(&a), ticks(&b), ticks(&c)];
+            let is_shared = |tick: &usize| ticks.iter().filter(|ticks| ticks[*tick]).count() >= 2;
+            let expected = (0..80).filter(is_shared).count() as u64;
+            prop_assert_eq!(shared_ns(&[a, b, c].map(TimeSet::of)), expected);
         }
     }
 }

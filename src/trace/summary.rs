@@ -17,6 +17,7 @@
 //!   total is weighted by that shorter time.
 //! - The *idle fraction* of a device is the share of the run in which none of its lanes is busy. The total is the average over the
 //!   devices with tasks in the run.
+//! - The *together fraction* is the share of the run in which at least two of the devices that compute are busy.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ use serde::Serialize;
 
 use super::critical::{self, CriticalPath};
 use super::host_steps::HostStep;
-use super::intervals::{TimeSet, seconds, share};
+use super::intervals::{TimeSet, seconds, share, shared_ns};
 use super::model::{Adjustments, Category, ProcessId, Span, Trace};
 use super::ranks::RanksSummary;
 
@@ -50,6 +51,8 @@ pub struct Summary {
     pub hidden_fraction: Option<f64>,
     /// The average of the devices' idle fractions; `None` without tasks.
     pub idle_fraction: Option<f64>,
+    /// The share of the run in which two devices or more were busy; `None` if fewer than two computed.
+    pub together_fraction: Option<f64>,
     /// The critical path; `None` without tasks.
     pub critical_path: Option<CriticalPath>,
     /// Predicted and measured durations.
@@ -159,6 +162,9 @@ impl Trace {
         let hidden_fraction = share(sum(|device| device.hidden_ns), sum(|device| device.shorter_ns));
         let device_ns = length_ns.saturating_mul(measured.len() as u64);
         let idle_fraction = share(sum(|device| device.idle_ns), device_ns);
+        let computing = || measured.iter().filter(|device| device.summary.compute_s > 0.0);
+        let busy: Vec<TimeSet> = computing().map(|device| device.busy.clone()).collect();
+        let together_fraction = (busy.len() >= 2).then(|| share(shared_ns(&busy), length_ns)).flatten();
         Summary {
             run,
             runs,
@@ -167,6 +173,7 @@ impl Trace {
             outside_s: seconds(TimeSet::of(self.spans.iter().filter(outside).map(times)).length()),
             hidden_fraction,
             idle_fraction,
+            together_fraction,
             critical_path: critical::path(self, &in_run),
             predictions: self.predictions(spans()),
             devices: measured.into_iter().map(|device| device.summary).collect(),
@@ -196,7 +203,8 @@ impl Trace {
         let (copy, compute) = (of(&Category::is_copy), of(&Category::is_compute));
         let (hidden_ns, shorter_ns) = (copy.intersection_ns(&compute), copy.length().min(compute.length()));
 
-        let busy_ns = of(&|_| true).length();
+        let busy = of(&|_| true);
+        let busy_ns = busy.length();
         let idle_ns = length_ns - busy_ns;
         let mut lanes = Vec::new();
         for (&lane, spans) in &by_lane {
@@ -217,7 +225,7 @@ impl Trace {
             idle_fraction: share(idle_ns, length_ns).unwrap_or(0.0),
             lanes,
         };
-        Some(Measured { summary, hidden_ns, shorter_ns, idle_ns })
+        Some(Measured { summary, busy, hidden_ns, shorter_ns, idle_ns })
     }
 
     fn predictions<'a>(&self, spans: impl Iterator<Item = &'a Span>) -> Predictions {
@@ -254,6 +262,7 @@ impl Trace {
 /// The summary of a device and its terms of the totals.
 struct Measured {
     summary: DeviceSummary,
+    busy: TimeSet,
     hidden_ns: u64,
     shorter_ns: u64,
     idle_ns: u64,

@@ -46,6 +46,7 @@ fn one_pipeline_is_summarised() {
     close(device.hidden_fraction.unwrap(), 0.5);
     close(summary.hidden_fraction.unwrap(), 0.5);
     close(summary.idle_fraction.unwrap(), 0.0);
+    assert_eq!(summary.together_fraction, None, "there is one device");
     let lanes: Vec<_> = device.lanes.iter().map(|lane| (lane.name.as_str(), lane.tasks)).collect();
     assert_eq!(lanes, [("h2d", 2), ("compute", 2), ("d2h", 1)]);
     close(device.lanes[1].busy_s, 12e-9);
@@ -73,6 +74,7 @@ fn the_hidden_fraction_is_weighted_by_the_shorter_time() {
     let idle: Vec<_> = summary.devices.iter().map(|device| device.idle_fraction).collect();
     assert_eq!(idle, [0.0, 0.5, 0.0], "a device is idle while none of its lanes is busy");
     close(summary.idle_fraction.unwrap(), 15.0 / (3.0 * 30.0));
+    close(summary.together_fraction.unwrap(), 1.0);
     close(summary.devices[2].busy_s, 30e-9);
     close(summary.devices[2].lanes[1].busy_s, 15e-9);
 }

@@ -96,6 +96,10 @@ fn overview(trace: &Trace, summary: &Summary) -> Table {
     if summary.tasks > 0 {
         let hidden = share(summary.hidden_fraction);
         table.fact("overlap", format!("{hidden} of copying or computing, whichever is shorter, is hidden"));
+        if summary.together_fraction.is_some() {
+            let together = share(summary.together_fraction);
+            table.fact("together", format!("{together} of the run, two devices or more are busy"));
+        }
         table.fact("idle", format!("{} of the devices' time", share(summary.idle_fraction)));
     }
     if let Some(ranks) = &summary.ranks {

@@ -20,6 +20,7 @@ const PRODUCTS: usize = 2;
 const MOST_ROUNDS: usize = 3;
 /// So many rounds decide if the times differ by [`CLEAR_RATIO`]: one interrupted product must not.
 const FEWEST_ROUNDS: usize = 2;
+/// Times that differ by this factor need no further round.
 const CLEAR_RATIO: f64 = 1.2;
 
 /// The choice of a prepared product.
