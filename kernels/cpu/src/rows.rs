@@ -1,5 +1,12 @@
 //! The loops over the rows of a job: rows of one length follow each other with few instructions, other short rows are computed several
 //! at a time, and long ones one by one. Const parameters are those of `chains`.
+//!
+//! What short rows need, as `perf annotate` shows for rows of four nonzeros:
+//! - Lengths are compared as they are loaded. Compared as arrays, they were stored and loaded again as one vector, and the load waited for
+//!   the stores: 40 % of the time.
+//! - Between two batches of rows of one length there is one test and no order of lengths: `order` has them sorted within a window. A larger
+//!   window has longer runs of one length, but its part of A leaves the L1 cache before all of its lines are used.
+//! - Whether sums are scaled, added to targets or copied is one test for a job, not three for a row.
 
 #![allow(unsafe_code)]
 // SIMD leaf
