@@ -46,7 +46,7 @@ fn a_y_that_is_written_is_computed_once_unless_repetitions_are_typed() {
         assert_eq!(report["timing"]["run_s"]["n"], repeat, "{flags}");
     }
     let text = place.succeed("run small.mtx -k 1 --devices cpu -o y.npy").stdout;
-    assert!(text.contains("(1 product)") && text.contains(" 1 column, f64"), "{text}");
+    assert!(text.contains(" for the first product, ") && text.contains(" 1 column, f64"), "{text}");
 }
 
 #[test]
