@@ -123,7 +123,7 @@ fn scaled(report: &Value, factor: f64) -> Value {
 #[test]
 fn a_baseline_says_which_differences_exceed_the_noise() {
     let place = Place::new();
-    let words = "bench gen:stencil5,n=60 -k 4 --kernels cpu_csr --devices cpu --repeat 30 --json=now.json";
+    let words = "bench gen:stencil5,n=60 -k 4 --kernels cpu_csr --devices cpu --repeat 400 --json=now.json";
     place.succeed(words);
     let report: Value = serde_json::from_str(&place.read("now.json")).unwrap();
     for (factor, verdict) in [(50.0, "faster"), (0.02, "slower")] {
