@@ -245,6 +245,25 @@ fn non_temporal_stores_and_prefetching_do_not_change_a_bit() {
 }
 
 #[test]
+fn every_product_of_the_trial_of_stores_writes_every_row_with_the_same_bits() {
+    let a = generate::<f64>("road,n=40000", 5, u64::MAX).unwrap().matrix;
+    for k in [8, 24] {
+        let x = x_for::<f64>(a.cols(), k);
+        let mut expected = MultiVector::zeros(a.rows(), k).unwrap();
+        reference::csr(a.view(), x.view(), &mut expected.view_mut()).unwrap();
+        let settings = CpuSettings { k, threads: 2, isa: Isa::detect(), schedule: Schedule::Balanced };
+        let mut product = CpuProduct::prepare(a.view(), KernelId::CpuCsr, settings, u64::MAX).unwrap();
+        // The trial ends after at most 12 products.
+        for number in 0..16 {
+            let mut y = MultiVector::filled(a.rows(), k, f64::NAN).unwrap();
+            product.run(x.view(), y.view_mut()).unwrap();
+            let is_same = y.data().iter().zip(expected.data()).all(|(y, e)| y.to_bits() == e.to_bits());
+            assert!(is_same, "K = {k}, product {number}");
+        }
+    }
+}
+
+#[test]
 fn infinities_and_nans_affect_exactly_the_rows_that_read_them() {
     let a = generate::<f64>("stencil5,n=9", 1, u64::MAX).unwrap().matrix;
     let mut x = x_for::<f64>(a.cols(), 3);

@@ -32,7 +32,7 @@ const WRITE_GRACE: Duration = Duration::from_millis(250);
 /// How often a second signal and an unfinished write are looked for meanwhile.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long the program waits for its last line to be written: standard error may be a pipe that nobody reads.
+/// How long the program waits until `error: interrupted` is written: no program may read the pipe of standard error.
 const MESSAGE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Whether a signal asked the program to stop.

@@ -8,7 +8,7 @@ use super::forms::form_names;
 use crate::statistics::Times;
 use crate::statistics::{BenchSettings, Sampler};
 use rowloom::internal::cost::Form;
-use rowloom::internal::error::Result;
+use rowloom::internal::error::{Counted, Result};
 use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::kernel::cuda::{CUDA_KERNELS, CudaKernel};
 use rowloom::internal::kernel::{KernelId, KindOfWork, Order, Processor, kernels_of};
@@ -177,8 +177,7 @@ impl CaseResult {
 
     /// The name, with the number of threads where the CPU computes.
     pub fn name_with_threads(&self) -> String {
-        let plural = if self.threads == 1 { "" } else { "s" };
-        let threads = format!(", {} thread{plural}", self.threads);
+        let threads = format!(", {}", Counted(self.threads as u64, "thread"));
         format!("{}{}", self.name(), if self.device == "cpu" { &threads } else { "" })
     }
 

@@ -13,6 +13,7 @@ use super::bench::PeerResult;
 use super::check::Expected;
 use crate::statistics::BenchSettings;
 use crate::statistics::Times;
+use rowloom::internal::error::Counted;
 use rowloom::internal::kernel::Order;
 use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::matrix::{CsrView, MultiVector, MultiVectorView};
@@ -61,8 +62,7 @@ fn other_interpreter() -> String {
 
 /// The name of a peer with its threads, which may differ from those of the kernels: `scipy on 1 thread`. `name` is that of its records.
 pub fn with_threads(name: &str, threads: usize) -> String {
-    let plural = if threads == 1 { "" } else { "s" };
-    if name == MKL { format!("{name} on {threads} thread{plural}") } else { name.into() }
+    if name == MKL { format!("{name} on {}", Counted(threads as u64, "thread")) } else { name.into() }
 }
 
 impl PythonPeer {
