@@ -21,6 +21,12 @@ use crate::work::{ChunkRows, Combine, Facts, Fingerprint, Forms, Position, Posit
 /// A row is split between devices only if it costs more than the whole product divided by this.
 const SPLIT_ROW_DIVISOR: u128 = 200;
 
+/// The rows are divided again, at most so often, where the first device is predicted to finish before this part of the time of the last.
+const REBALANCED_TIMES: usize = 2;
+const REBALANCED_BELOW: f64 = 0.85;
+/// A division is kept if its product takes at most this part of the time of the one before.
+const REBALANCED_GAIN: f64 = 0.99;
+
 /// The division of the rows between the devices.
 pub(super) struct Division<'a> {
     pub devices: &'a [Option<DeviceSpec>],
@@ -42,6 +48,25 @@ pub(super) fn ordered(devices: &[DeviceSpec]) -> Vec<Option<DeviceSpec>> {
     let has_cpu = devices.iter().any(|device| device.profile.link.is_none());
     let host = (!has_cpu).then_some(None);
     host.into_iter().chain(in_order(devices).cloned().map(Some)).collect()
+}
+
+/// The rows divided among the devices, with the plan of that.
+struct Divided {
+    assembled: Assembled,
+    /// The reason of how operands are copied.
+    transfer: Option<String>,
+    balance: Option<Balance>,
+    shares: Vec<f64>,
+    spans: Vec<PositionRange>,
+    known_chunks: RefCell<Vec<KnownChunks>>,
+    /// The factors that the times of the devices were balanced with.
+    slower: Vec<f64>,
+}
+
+impl Divided {
+    fn predicted_s(&self) -> f64 {
+        self.assembled.plan.predicted_s
+    }
 }
 
 /// A plan without reasons.
@@ -71,19 +96,71 @@ impl Draft<'_> {
     /// Makes the plan.
     pub fn plan(&self) -> Result<Plan> {
         let devices = self.ordered();
+        let mut divided = self.divided(&devices, &vec![1.0; devices.len()])?;
+        for _ in 0..REBALANCED_TIMES {
+            let Some(slower) = self.finish_over_balance(&divided) else { break };
+            match self.divided(&devices, &slower) {
+                Ok(again) if again.predicted_s() < REBALANCED_GAIN * divided.predicted_s() => divided = again,
+                _ => break,
+            }
+        }
+        let Divided { assembled, transfer, balance, shares, spans, known_chunks, .. } = divided;
+        let division = Division { devices: &devices, shares: &shares, spans: &spans, known_chunks };
+        let plan = &assembled.plan;
+        let repeat = self.request.repeat.max(1);
+        let mut reasons = vec![mode_reason(plan.mode, repeat, self.request.mode.is_some(), self.gpus())];
+        if let Some(Balance { words, cause }) = balance {
+            // On a cluster the exchange, which no plan predicts, is a part of the finish times.
+            let differ = plan.imbalance(cause).filter(|_| self.request.cluster.is_none());
+            reasons.push(format!("{words}{}", differ.unwrap_or_default()));
+        }
+        reasons.extend(transfer);
+        let (mut plan, blocks) = self.in_blocks(assembled, &division)?;
+        reasons.extend(blocks);
+        unassign_tail(&mut plan, &mut reasons);
+        describe(&mut plan);
+        if let Some(adopted) = self.adopted {
+            reasons.push(adopted.reason());
+            plan.set_up.bring_a_s = 0.0;
+        }
+        plan.reasons = reasons;
+        Ok(plan)
+    }
+
+    /// For each device of a division, how much longer than in the balance it was taken to need for its part; none where the devices finish
+    /// together, or where nothing else decides their parts. The rows of a part may cost more or less than the samples of all rows tell.
+    fn finish_over_balance(&self, divided: &Divided) -> Option<Vec<f64>> {
+        let is_free =
+            self.adopted.is_none() && self.request.cpu_share.is_none() && self.request.cluster.is_none();
+        let devices = &divided.assembled.plan.devices;
+        let busy = || devices.iter().filter(|device| device.chunks > 0).map(|device| device.predicted_s);
+        let (first, last) = (busy().fold(f64::INFINITY, f64::min), busy().fold(0.0, f64::max));
+        if !is_free || busy().count() < 2 || first >= REBALANCED_BELOW * last {
+            return None;
+        }
+        // With all parts changed by the same factor the shares are the same, so that only ratios count.
+        let slower = devices.iter().zip(&divided.slower).map(|(device, slower)| match device.chunks {
+            0 => *slower,
+            _ => slower * device.predicted_s / last,
+        });
+        Some(slower.collect())
+    }
+
+    /// The rows divided among the devices, and the plan of that.
+    fn divided(&self, devices: &[Option<DeviceSpec>], slower: &[f64]) -> Result<Divided> {
         let (shares, spans, balance) = match self.adopted {
             Some(adopted) => (adopted.shares(&self.request.work), adopted.spans(), None),
             None => {
-                let (shares, balance) = self.shares(&devices)?;
-                let spans = self.spans(&devices, &shares);
+                let (shares, balance) = self.shares(devices, slower)?;
+                let spans = self.spans(devices, &shares);
                 (shares, spans, balance)
             }
         };
         let always = self.request.always_register;
         let proposed =
-            |a_unchanged| transfer::proposed(&self.transfers(&devices, &shares, a_unchanged), always);
+            |a_unchanged| transfer::proposed(&self.transfers(devices, &shares, a_unchanged), always);
         let known_chunks = RefCell::default();
-        let division = Division { devices: &devices, shares: &shares, spans: &spans, known_chunks };
+        let division = Division { devices, shares: &shares, spans: &spans, known_chunks };
         let assembled = |registered: &[Registered]| self.assembled(&division, registered, false);
         let all_staged = vec![Registered::default(); devices.len()];
         // Layouts that are there are not copied.
@@ -105,25 +182,8 @@ impl Draft<'_> {
                 transfer::faster(assembled(&all_staged), plan)?
             }
         };
-        let plan = &assembled.plan;
-        let repeat = self.request.repeat.max(1);
-        let mut reasons = vec![mode_reason(plan.mode, repeat, self.request.mode.is_some(), self.gpus())];
-        if let Some(Balance { words, cause }) = balance {
-            // On a cluster the exchange, which no plan predicts, is a part of the finish times.
-            let differ = plan.imbalance(cause).filter(|_| self.request.cluster.is_none());
-            reasons.push(format!("{words}{}", differ.unwrap_or_default()));
-        }
-        reasons.extend(transfer);
-        let (mut plan, blocks) = self.in_blocks(assembled, &division)?;
-        reasons.extend(blocks);
-        unassign_tail(&mut plan, &mut reasons);
-        describe(&mut plan);
-        if let Some(adopted) = self.adopted {
-            reasons.push(adopted.reason());
-            plan.set_up.bring_a_s = 0.0;
-        }
-        plan.reasons = reasons;
-        Ok(plan)
+        let known_chunks = division.known_chunks;
+        Ok(Divided { assembled, transfer, balance, shares, spans, known_chunks, slower: slower.to_vec() })
     }
 
     /// The plan that registers these operands, with its predicted times and without reasons. It has more chunks where X is to be
@@ -352,6 +412,42 @@ impl Draft<'_> {
             chunks: pieces.len() as u64,
             predicted_s: 0.0,
             reason: String::new(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::with_draft;
+    use super::super::tests::{matrix, request};
+    use super::*;
+    use crate::cost::Profile;
+    use crate::work::Work;
+
+    #[test]
+    fn shares_follow_the_predicted_times_of_the_parts_where_samples_of_all_rows_mislead() {
+        let matrix = matrix("stencil5,n=200");
+        let mut request = request(Work::spmm(&matrix.view(), 8).unwrap(), &["cpu", "emu"]);
+        // As fast as the CPU, and a part of the rows fits in the cache of the CPU, but not all of them.
+        let link = request.devices[1].profile.link.clone();
+        request.devices[1].profile = Profile { link, ..request.devices[0].profile.clone() };
+        request.devices[0].profile.cache_bytes = request.work.a_bytes();
+        with_draft(&request, Mode::Resident, |draft| {
+            let devices = draft.ordered();
+            let first = draft.divided(&devices, &[1.0, 1.0]).unwrap();
+            let plan = draft.plan().unwrap();
+            let first_over_last = |plan: &Plan| {
+                let finish = |index: usize| plan.devices[index].predicted_s;
+                finish(0).min(finish(1)) / finish(0).max(finish(1))
+            };
+            assert!(first_over_last(&first.assembled.plan) < 0.6, "samples of all rows do not mislead");
+            assert!(first_over_last(&plan) > 0.8, "{:?}", plan.devices);
+            assert!(
+                plan.predicted_s < 0.8 * first.predicted_s(),
+                "{} {}",
+                plan.predicted_s,
+                first.predicted_s()
+            );
         });
     }
 }

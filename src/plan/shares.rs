@@ -51,8 +51,13 @@ impl Draft<'_> {
         }
     }
 
-    /// The share of the work of each device, and the reason where there are several.
-    pub(super) fn shares(&self, devices: &[Option<DeviceSpec>]) -> Result<(Vec<f64>, Option<Balance>)> {
+    /// The share of the work of each device, and the reason where there are several. The time of a device is taken as `slower` times what
+    /// samples of all rows tell.
+    pub(super) fn shares(
+        &self,
+        devices: &[Option<DeviceSpec>],
+        slower: &[f64],
+    ) -> Result<(Vec<f64>, Option<Balance>)> {
         let work = &self.request.work;
         let computing: Vec<usize> = (0..devices.len()).filter(|&index| devices[index].is_some()).collect();
         let mut shares = vec![0.0; devices.len()];
@@ -60,7 +65,10 @@ impl Draft<'_> {
             shares[only] = 1.0;
             return Ok((shares, None));
         }
-        let lines = self.lines(devices)?;
+        let mut lines = self.lines(devices)?;
+        for (line, &index) in lines.iter_mut().zip(&computing) {
+            line.whole_s *= slower.get(index).copied().unwrap_or(1.0);
+        }
         let Some((balanced, _)) = balance(&lines) else {
             return Err(self.part_does_not_fit(devices, &lines));
         };

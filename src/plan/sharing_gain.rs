@@ -8,8 +8,7 @@ use crate::error::Seconds;
 /// Predicted times are called equal within this part.
 const EQUAL_WITHIN: f64 = 0.01;
 
-/// A sentence about a plan that uses the CPU and GPUs, or leaves out those that were named; `None` for others, and for kinds of work that
-/// are not compared.
+/// A sentence about a plan that uses the CPU and GPUs, or leaves out those that were named; `None` for others.
 pub(super) fn sentence(request: &PlanRequest<'_>, plan: &Plan) -> Option<String> {
     let uses = |is_gpu: bool| {
         plan.devices.iter().any(|device| device.chunks > 0 && device.profile.link.is_some() == is_gpu)
@@ -20,8 +19,11 @@ pub(super) fn sentence(request: &PlanRequest<'_>, plan: &Plan) -> Option<String>
     let shares = uses(false) && uses(true);
     // A product without rows uses none of them.
     let uses_one = uses(false) != uses(true);
-    let leaves_out_named = uses_one && request.chunks.is_none() && is_named(false) && is_named(true);
-    if !request.work.compares_sharing() || request.cpu_share.is_some() || !(shares || leaves_out_named) {
+    let names_both = is_named(false) && is_named(true);
+    let leaves_out_named = uses_one && request.chunks.is_none() && names_both;
+    // Of a list that was not named the sets of devices are compared already.
+    let is_compared = request.work.compares_sharing() || names_both;
+    if !is_compared || request.cpu_share.is_some() || !(shares || leaves_out_named) {
         return None;
     }
     let mut alone: Vec<(String, f64)> = Vec::new();
