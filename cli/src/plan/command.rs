@@ -85,9 +85,10 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
         plan.save(path)?;
     }
 
-    let sentence = match &parts {
-        Some(parts) => sentence::of_cluster(&plan, parts, &nodes.counted(plan.repeat)),
-        None => sentence::of_plan(&plan, &counts),
+    let node_counts = plan.cluster.as_ref().map(|cluster| nodes.counted(cluster, plan.repeat));
+    let sentence = match (&parts, &node_counts) {
+        (Some(parts), Some(counts)) => sentence::of_cluster(&plan, parts, counts),
+        _ => sentence::of_plan(&plan, &counts),
     };
     console.table(&Table::paragraph(&sentence))?;
     console.text("\n")?;
@@ -113,7 +114,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     console.table(&facts)?;
     console.text("\n")?;
     show_devices_and_chunks(&plan, arguments.wide, console)?;
-    nodes.counted(plan.repeat).show(console)?;
+    node_counts.iter().try_for_each(|counts| counts.show(console))?;
     gpus::counted(&counts, plan.repeat).show(console)?;
 
     let own_flags = json!({

@@ -1,17 +1,17 @@
 //! The numbers of GPUs of one machine that a plan is compared with, and which of the planner's comparisons a page shows.
 
-use super::counts::{Count, Counts};
+use super::counts::{Count, Counts, Extent};
 use rowloom::internal::plan::DeviceCount;
 
 /// The times of `products` on all GPUs, a half and so on.
 pub fn counted(counts: &[DeviceCount], products: u64) -> Counts {
     let count = |of: &DeviceCount| Count {
-        number: of.gpus,
+        extent: Extent::Gpus(of.gpus),
         product_s: of.product_s,
         total_s: of.total_s,
         longest: None,
     };
-    Counts { unit: "GPU", products, counts: counts.iter().map(count).collect(), too_few: None }
+    Counts { products, counts: counts.iter().map(count).collect(), too_few: None }
 }
 
 /// The comparison with the number of GPUs on which all products are fastest, or with the next smaller number; `words` has a sentence for each

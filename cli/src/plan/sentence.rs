@@ -65,9 +65,8 @@ pub fn of_cluster(plan: &Plan, parts: &TimeParts, nodes: &Counts) -> String {
         Seconds(parts.product_s)
     ));
     match nodes.advised() {
-        Some((advised, _)) if advised.number < u64::from(cluster.nodes) => {
-            let few = Counted(advised.number, "node");
-            words.push(format!("{few} would take {} in total", Seconds(advised.total_s)));
+        Some((advised, _)) if nodes.counts.first() != Some(advised) => {
+            words.push(format!("{} would take {} in total", advised.extent, Seconds(advised.total_s)));
         }
         _ if is_mostly_set_up(plan) => words.push(further(plan)),
         _ => {}

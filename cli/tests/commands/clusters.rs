@@ -1,5 +1,7 @@
 //! Simulated clusters: `--devices sim:node8x4` for `run`, `plan` and `study`.
 
+use serde_json::Value;
+
 use crate::support::Place;
 
 const NETWORK: &str =
@@ -77,9 +79,20 @@ fn a_cluster_and_fewer_nodes_are_compared_by_the_time_of_the_same_products() {
     let words = "plan gen:stencil27,n=24 -k 32 --devices sim:node8x4 --repeat 1000";
     let place = Place::new();
     let report = place.json(&format!("{words} --json"));
-    let total = report["node_counts"][2]["total_s"].as_f64().unwrap();
+    let counts = report["node_counts"].as_array().unwrap();
+    let total_s = |count: &Value| count["total_s"].as_f64().unwrap();
+    let least = counts.iter().map(total_s).fold(f64::INFINITY, f64::min);
+    // The smallest that is nearly as fast as the best.
+    let advised = counts.iter().rev().find(|count| total_s(count) <= 1.1 * least).unwrap();
+    let total = total_s(advised);
+    let extent = match (advised["nodes"].as_u64().unwrap(), advised["gpus_per_node"].as_u64().unwrap()) {
+        (1, 8) => "1 node".into(),
+        (nodes, 8) => format!("{nodes} nodes"),
+        (_, 1) => "1 GPU of 1 node".into(),
+        (_, gpus) => format!("{gpus} GPUs of 1 node"),
+    };
     let page = place.succeed(words).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(page.contains(&format!("1 node would take {:.0} ms in total", total * 1e3)), "{page}");
+    assert!(page.contains(&format!("{extent} would take {:.0} ms in total", total * 1e3)), "{page}");
     assert!(
         page.contains(&format!("1000 products take {:.0} ms there with the set-up", total * 1e3)),
         "{page}"
@@ -93,7 +106,8 @@ fn a_plan_for_a_cluster_compares_fewer_nodes_as_their_own_plans_do() {
         |nodes: u32| place.json(&format!("plan gen:stencil27,n=24 -k 32 --devices sim:node8x{nodes} --json"));
     let all = plan(4);
     let counts = all["node_counts"].as_array().unwrap();
-    assert_eq!(counts.len(), 3);
+    let gpus: Vec<&Value> = counts.iter().map(|count| &count["gpus_per_node"]).collect();
+    assert_eq!(gpus, [8, 8, 8, 4, 2, 1]);
     for (count, nodes) in counts.iter().zip([4, 2, 1]) {
         let own = plan(nodes);
         assert_eq!(count["nodes"], nodes);
