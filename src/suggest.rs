@@ -12,6 +12,17 @@ pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
     distances.filter(|(distance, name)| *distance <= name.len().div_ceil(2)).min().map(|(_, name)| name)
 }
 
+/// The file name nearest to `typed`, or none where every one differs in more than a quarter of the letters before its first dot: most
+/// endings are alike.
+pub fn nearest_file<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let stem = |name: &str| name.find('.').unwrap_or(name.len());
+    let is_near = |name: &&str| osa_distance(typed, name) <= stem(name) / 4;
+    if typed.len() > COMPARED_CHARACTERS {
+        return None;
+    }
+    nearest(typed, names.into_iter().filter(is_near))
+}
+
 /// ` (did you mean 'x'?)` for the nearest name, or nothing where none is near.
 pub fn did_you_mean<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     nearest(typed, names).map(|name| format!(" (did you mean '{name}'?)")).unwrap_or_default()
@@ -28,6 +39,9 @@ mod tests {
         assert_eq!(nearest("SELL", names), Some("sell"));
         assert_eq!(nearest("zzzzzzzz", names), None);
         assert_eq!(did_you_mean("sel", names), " (did you mean 'sell'?)");
+        let files = ["cnr-2000.mtx.gz", "a.mtx", "usroads.mtx"];
+        assert_eq!(nearest_file("cnr2000.mtx.gz", files), Some("cnr-2000.mtx.gz"));
+        assert_eq!((nearest_file("b.mtx", files), nearest_file("wave.mtx", files)), (None, None));
         assert_eq!(did_you_mean(&"x".repeat(1 << 20), names), "");
     }
 }

@@ -7,6 +7,7 @@ mod advice;
 mod reason;
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 pub use advice::Advice;
@@ -155,10 +156,19 @@ impl Error {
         Self::Read { path: path.into(), source }
     }
 
-    /// A write error of a file.
+    /// A write error of a file. Where the folder is missing, it says so.
     #[doc(hidden)]
     pub fn write(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
-        Self::Write { path: path.into(), source }
+        let path = path.into();
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let source = match folder {
+            Some(folder) if source.kind() == ErrorKind::NotFound && !folder.exists() => {
+                let reason = format!("the folder {} does not exist", folder.display());
+                std::io::Error::new(ErrorKind::NotFound, reason)
+            }
+            _ => source,
+        };
+        Self::Write { path, source }
     }
 
     /// An error of a device.

@@ -16,7 +16,7 @@ use super::parse::{parse_factor, parse_list, parse_window};
 const DENSE_HELP: &str = "A dense matrix: a file (.npy, .mtx, text), - or gen:dense,rows=N,cols=N";
 const DENSE_LONG_HELP: &str = "\
 A dense matrix: a NumPy .npy file, a Matrix Market array (.mtx, .mtx.gz), text with a row per line and numbers \
-separated by blanks or commas, - for standard input, or gen:KIND,key=value,... to generate one (the kinds are below)";
+separated by blanks, tabs, commas or semicolons, - for standard input, or gen:KIND,key=value,... to generate one (the kinds are below)";
 
 /// The flags of all commands on dense matrices.
 #[derive(Debug, Args)]

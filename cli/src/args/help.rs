@@ -104,14 +104,16 @@ and of each GPU: pageable, staged through page-locked slots, registered
 
 A is copied to the device and converted to every format before timing begins.
 Times are of the kernel alone. Every Y is compared with the CPU's product,
-which is compared with the serial reference.
+which is compared with the serial reference: same bits, or every error is in
+the rounding bound.
 
 All kernels and peers of a case are listed, the fastest first. (chosen) marks
 the kernel that the planner would choose. 1.18 ± 0.03 × slower is the ratio of
-two medians, and ± half the width of its 95 % interval. The interval of a
-median comes from order statistics of at most 20 blocks of consecutive runs;
-with fewer than 6 runs it is from the fastest to the slowest. The relative
-widths of the intervals of both medians are added in quadrature.
+two medians, and ± half the width of its 95 % interval; within noise where 1
+is inside. The interval of a median comes from order statistics of at most 20
+blocks of consecutive runs; with fewer than 6 runs it is from the fastest to
+the slowest. The relative widths of the intervals of both medians are added in
+quadrature.
 
 --baseline calls a difference faster or slower if it exceeds both this spread
 and 2 %, and within noise otherwise.";

@@ -1,8 +1,8 @@
 //! Hints for words that the grammar refuses: the nearest command, the flag that a surplus file belongs to, and what is meant by a name
-//! that is no file.
+//! that is no file: a generator, a kernel, a file of a similar name, a matrix of a collection.
 
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use clap::CommandFactory;
 use clap::builder::StyledStr;
@@ -10,11 +10,15 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::command::Arguments;
 use rowloom::internal::error::Error;
+use rowloom::internal::kernel::TABLE;
 use rowloom::internal::matrix::generate::{DENSE_KINDS, KINDS};
-use rowloom::internal::suggest::nearest;
+use rowloom::internal::suggest::{nearest, nearest_file};
 
 /// Endings of files that hold X.
-const X_ENDINGS: [&str; 2] = [".npy", ".mtx"];
+const X_ENDINGS: [&str; 4] = [".npy", ".mtx", ".csv", ".txt"];
+
+/// Words of other programs for `-k`.
+const COLUMNS: [&str; 4] = ["--columns", "--cols", "--k", "--num-cols"];
 
 /// Words of other programs for commands.
 const SYNONYMS: [(&str, &str); 5] =
@@ -40,6 +44,10 @@ pub fn add(error: &mut clap::Error, command: Option<&str>) {
         }
         ErrorKind::UnknownArgument => {
             let Some(word) = typed(error, ContextKind::InvalidArg) else { return };
+            if COLUMNS.contains(&word.as_str()) && matches!(command, Some("run" | "plan" | "bench")) {
+                error.insert(ContextKind::SuggestedArg, ContextValue::String("-k".into()));
+                return;
+            }
             let hint = match command {
                 Some("run" | "plan") => format!("X is a flag: write '--x {word}'"),
                 Some("gemm") => {
@@ -66,15 +74,25 @@ pub fn of_missing_matrix(path: &Path, error: Error) -> Error {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-+/".contains(c))
         && name.matches('/').count() <= 1
         && !name.starts_with('/');
-    with_hint(
-        path,
-        error,
-        match (is_generator, is_plain) {
-            (true, _) => Some(format!("did you mean gen:{name}?")),
-            (_, true) => Some(format!("for a matrix of the SuiteSparse collection write suitesparse:{name}")),
-            _ => None,
-        },
-    )
+    let hint = if is_generator {
+        Some(format!("did you mean gen:{name}?"))
+    } else if TABLE.iter().any(|kernel| kernel.name == name) {
+        Some(format!("{name} is a kernel: the names after --kernels are separated by commas"))
+    } else if let Some(similar) = similar_file(path) {
+        Some(format!("did you mean {similar}?"))
+    } else {
+        is_plain.then(|| format!("for a matrix of the SuiteSparse collection write suitesparse:{name}"))
+    };
+    with_hint(path, error, hint)
+}
+
+/// A file in the same folder whose name differs from that of `path` by a typing error.
+fn similar_file(path: &Path) -> Option<String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let files = fs::read_dir(folder.unwrap_or(Path::new("."))).ok()?;
+    let names: Vec<String> = files.filter_map(|file| file.ok()?.file_name().into_string().ok()).collect();
+    let similar = nearest_file(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
+    Some(folder.map_or_else(|| similar.into(), |folder| folder.join(similar).display().to_string()))
 }
 
 /// Adds what is meant by `path` as X to the error of a file that is missing.
@@ -105,6 +123,12 @@ mod tests {
                 "HB/bcsstk18",
                 "HB/bcsstk18: no such file; for a matrix of the SuiteSparse collection write suitesparse:HB/bcsstk18",
             ),
+            (
+                "cpu_sell",
+                "cpu_sell: no such file; cpu_sell is a kernel: the names after --kernels are separated by commas",
+            ),
+            ("src/args/comand.rs", "src/args/comand.rs: no such file; did you mean src/args/command.rs?"),
+            ("Cargo.tml", "Cargo.tml: no such file; did you mean Cargo.toml?"),
         ] {
             assert_eq!(of_missing_matrix(name.as_ref(), missing(name)).to_string(), hint);
         }

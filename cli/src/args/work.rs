@@ -27,7 +27,7 @@ pub struct RunArguments {
     #[arg(short, value_name = "K", value_parser = parse_k)]
     pub k: Option<usize>,
 
-    /// X: random, ones, FILE (.mtx, .npy) or -
+    /// X: random, ones, FILE (.mtx, .npy, .csv, text) or -
     ///
     /// random: uniform from -1 to 1. ones: all ones. FILE: a Matrix Market array or a .npy file. -: the same from standard
     /// input.

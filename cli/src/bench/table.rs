@@ -110,13 +110,19 @@ fn ranked(report: &CaseReport<'_>) -> Table {
     table
 }
 
+/// Whether the interval of a ratio has 1 in it.
+fn is_noise(TimeRatio { ratio, spread }: TimeRatio) -> bool {
+    spread.is_some_and(|spread| (ratio - 1.0).abs() <= spread)
+}
+
 /// `fastest`, `1.18 ± 0.03 × slower`, or why it is not compared.
 fn against_fastest(record: &Record, standing: Option<Standing>) -> String {
     match (record.unverified_reason(), standing) {
         (Some(reason), _) => format!("- ({reason})"),
         (None, Some(Standing { rank: 1, .. })) => "fastest".into(),
         (None, Some(Standing { against_fastest: Some(ratio), .. })) => {
-            format!("{} × slower", with_spread(ratio))
+            let noise = if is_noise(ratio) { ", within noise" } else { "" };
+            format!("{} × slower{noise}", with_spread(ratio))
         }
         _ => "-".into(),
     }
@@ -205,6 +211,13 @@ mod tests {
     fn a_share_above_the_memory_bandwidth_is_explained() {
         assert_eq!(bandwidth_share(0.5), "50.0% of memory bandwidth");
         assert_eq!(bandwidth_share(1.192), "faster than memory: the data stay in the caches");
+    }
+
+    #[test]
+    fn a_ratio_whose_interval_has_one_in_it_is_noise() {
+        let of = |ratio, spread| is_noise(TimeRatio { ratio, spread });
+        assert!(of(1.03, Some(0.04)) && of(0.98, Some(0.03)));
+        assert!(!of(1.03, Some(0.02)) && !of(1.0001, None));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Records as tables in files: comma-separated values, Markdown.
 
 use super::record::Record;
+use crate::statistics::noise_interval;
 
 /// One cell.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +20,7 @@ pub enum Field {
 type Column = (&'static str, fn(&Record) -> Field);
 
 /// The columns of every table of records.
-const COLUMNS: [Column; 52] = [
+const COLUMNS: [Column; 54] = [
     ("sweep", |r| text(&r.sweep)),
     ("measured", |r| text(r.measured.name())),
     ("matrix", |r| text(&r.matrix.name)),
@@ -50,6 +51,8 @@ const COLUMNS: [Column; 52] = [
     ("max_s", |r| number(r.times.max)),
     ("p95_s", |r| number(r.times.p95)),
     ("mad_s", |r| number(r.times.mad)),
+    ("median_low_s", |r| number(noise_interval(&r.times).map(|(low, _)| low))),
+    ("median_high_s", |r| number(noise_interval(&r.times).map(|(_, high)| high))),
     ("predicted_s", |r| number(r.predicted_s)),
     ("gflops", |r| number(r.gflops())),
     ("gflops_mean", |r| number(r.mean_gflops())),
@@ -120,7 +123,7 @@ fn quoted(text: &str) -> String {
 const OPTIONS: [&str; 5] = ["mode", "schedule", "chunk_bytes", "cpu_share", "transfer"];
 
 /// The columns of [`markdown`]; those without any value are left out, and options that do not differ.
-const SHOWN: [&str; 24] = [
+const SHOWN: [&str; 27] = [
     "matrix",
     "dtype",
     "k",
@@ -128,6 +131,7 @@ const SHOWN: [&str; 24] = [
     "threads",
     "ranks",
     "kernel",
+    "chosen",
     "mode",
     "schedule",
     "chunk_bytes",
@@ -136,6 +140,8 @@ const SHOWN: [&str; 24] = [
     "n",
     "median_s",
     "stddev_s",
+    "median_low_s",
+    "median_high_s",
     "gflops",
     "compulsory_gb_per_s",
     "roofline_fraction",

@@ -15,11 +15,10 @@ use crate::args::ColmeanArguments;
 use crate::args::no_effect::DeviceKinds;
 use crate::args::options::Statistic;
 use crate::console::Console;
-use crate::console::table::count;
 use crate::operands::dense::DenseInput;
 use crate::request::plan_file;
 use rowloom::internal::device::Description;
-use rowloom::internal::error::{Error, Result};
+use rowloom::internal::error::{Counted, Error, Result};
 use rowloom::internal::kernel::KindOfWork;
 use rowloom::internal::kernel::colmean::{Totals, verify};
 use rowloom::internal::kernel::cpu::Kernels;
@@ -109,8 +108,8 @@ fn workload<T: Kernels>(
     let value_bytes = T::DTYPE.bytes() as u64;
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let extremes = statistics.and_then(|statistics| statistics.extremes(selection));
-    let place = |(mean, Column { channel, sample, .. }): (f64, Column)| {
-        format!("{mean:.6} (channel {channel}, sample {sample})")
+    let place = |(mean, column): (f64, Column)| {
+        format!("{mean:.6} ({})", selection.name(column, &table.column_names))
     };
     let mut results = Vec::new();
     if let Some([smallest, largest]) = extremes {
@@ -127,7 +126,7 @@ fn workload<T: Kernels>(
         work: KindOfWork::Colmean,
         facts: vec![
             ("table", format!("{}, {}", table.describe(), T::DTYPE)),
-            ("reported", format!("{}, {} rows each", selection.describe(), count(rows))),
+            ("reported", format!("{}, {} each", selection.describe(), Counted(rows, "row"))),
         ],
         results,
         keys: vec![

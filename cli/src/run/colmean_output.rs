@@ -7,7 +7,7 @@ use crate::args::options::Statistic;
 use crate::console::{check_target, write_file};
 use crate::operands::dense::DenseInput;
 use crate::plots::{Axis, Figure, Lines, Panel, Plot, Point, Scale, Series, SeriesStyle, svg};
-use rowloom::internal::error::{Error, Result};
+use rowloom::internal::error::{Counted, Error, Result};
 use rowloom::internal::kernel::colmean::Totals;
 use rowloom::internal::matrix::io::{npy, write};
 use rowloom::internal::matrix::{MultiVector, Scalar};
@@ -85,14 +85,27 @@ impl ColumnSelection {
         })
     }
 
-    /// In words.
+    /// In words: columns, or samples of channels where the table has several channels.
     pub fn describe(&self) -> String {
-        let counted = |count: usize, one: &str| match count {
-            1 => format!("1 {one}"),
-            _ => format!("{count} {one}s"),
-        };
-        let samples = counted(self.window.1 - self.window.0, "sample");
-        format!("{samples} of {}", counted(self.channels.len(), "channel"))
+        let samples = (self.window.1 - self.window.0) as u64;
+        if self.has_one_channel() {
+            return Counted(samples, "column").to_string();
+        }
+        format!("{} of {}", Counted(samples, "sample"), Counted(self.channels.len() as u64, "channel"))
+    }
+
+    /// A column in words, with its name where there is one.
+    pub fn name(&self, Column { channel, sample, column }: Column, names: &[String]) -> String {
+        match names.get(column) {
+            Some(name) => format!("column {column}, {name}"),
+            None if self.has_one_channel() => format!("column {column}"),
+            None => format!("channel {channel}, sample {sample}"),
+        }
+    }
+
+    /// Whether the samples of a channel are all columns of the table.
+    fn has_one_channel(&self) -> bool {
+        self.samples == self.columns
     }
 }
 

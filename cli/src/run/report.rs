@@ -269,7 +269,8 @@ pub fn table(outcome: &Outcome<'_>) -> Table {
     if outcome.done.checked.products > 0 {
         let CheckedRepetitions { products, seconds } = outcome.done.checked;
         let (products, seconds) = (Counted(products, unit), Seconds(seconds));
-        table.fact("checked", format!("{products} as computed, by weighted sums (--check), {seconds} more"));
+        let how = "by weighted sums formed during the run (--check)";
+        table.fact("checked", format!("{products}, {how}; to compare them took {seconds}"));
     }
     add_result(&mut table, outcome);
     table
@@ -329,6 +330,9 @@ fn overlap(outcome: &Outcome<'_>, table: &mut Table) {
             "overlap",
             format!("{} of the shorter of copy and compute hidden behind the other", percent(hidden)),
         );
+    }
+    if let Some(together) = summary.together_fraction {
+        table.fact("together", format!("{} of the time, two devices or more are busy", percent(together)));
     }
     if let Some(idle) = summary.idle_fraction {
         table.fact("idle", format!("{} of the devices' time", percent(idle)));
@@ -398,7 +402,11 @@ pub fn json(outcome: &Outcome<'_>) -> Report {
         .with("devices", devices(outcome, &computed, &summary.devices))
         .with(
             "overlap",
-            json!({"hidden_fraction": summary.hidden_fraction, "idle_fraction": summary.idle_fraction}),
+            json!({
+                "hidden_fraction": summary.hidden_fraction,
+                "together_fraction": summary.together_fraction,
+                "idle_fraction": summary.idle_fraction,
+            }),
         )
         .with("check", outcome.done.checked)
         .with("faults", &outcome.done.faults)

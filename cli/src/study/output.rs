@@ -140,7 +140,7 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
     table.fact("cases", format!("{} of {cases} finished{before}", finished.finished));
     table.fact("results", records.iter().filter(|record| is_measured(record)).count());
     for answer in shown.answers.iter().take(SHOWN_ANSWERS) {
-        table.fact("answer", first_sentence(answer));
+        table.fact("answer", first_sentences(answer));
     }
     if let Some(more) = shown.answers.len().checked_sub(SHOWN_ANSWERS).filter(|&more| more > 0) {
         table.fact(
@@ -171,11 +171,13 @@ pub fn write(finished: Finished<'_>, console: &Console) -> Result<()> {
     console.json(&whole.with("folder", folder.display().to_string()).with("files", &files))
 }
 
-/// The question of an answer and its first sentence, which names the winner: `threads: the fastest is 2 threads in all 4 cases.`
-fn first_sentence(answer: &Answer) -> String {
+/// The question of an answer and its first sentences, which name the winner, its lead and the noise: `threads: The fastest is 2 threads in all
+/// 4 cases. The winner is …`
+fn first_sentences(answer: &Answer) -> String {
+    const SENTENCES: usize = 3;
     let sweep = answer.question.split(": which ").next().unwrap_or_default();
-    let sentence = answer.sentence.split_inclusive(". ").next().unwrap_or_default();
-    format!("{sweep}: {}", sentence.trim_end())
+    let sentences: String = answer.sentence.split_inclusive(". ").take(SENTENCES).collect();
+    format!("{sweep}: {}", sentences.trim_end())
 }
 
 /// The results of each sweep as a Markdown table, behind their origin.

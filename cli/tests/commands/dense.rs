@@ -172,7 +172,7 @@ fn dense_matrices_come_from_standard_input_and_go_to_standard_output() {
     assert_eq!(array(&c), [-1.0, -1.0, 3.5, 7.25]);
     assert!(table.contains("on standard output"), "{table}");
     let (table, _) = stream("colmean - --devices cpu --repeat 1", "1,2\n3,6\n");
-    assert!(table.contains("from 2.000000 (channel 0, sample 0) to 4.000000"), "{table}");
+    assert!(table.contains("from 2.000000 (column 0) to 4.000000"), "{table}");
     place.fail("gemm a.mtx b.txt --output - --json", 2, "both write to standard output");
     place.fail("gemm a.mtx b.txt --output a.mtx", 2, "which is an input");
     place.write("foreign.csv", "a,b\n");
@@ -245,7 +245,13 @@ fn a_table_of_a_spreadsheet_has_names_semicolons_and_decimal_commas() {
     let place = Place::new();
     place.write("sheet.csv", "\u{feff}time;\"height, m\"\r\n1,5;2\r\n2,5;4,5\r\n");
     let output = place.succeed("colmean sheet.csv --devices cpu --repeat 1 --output means.csv --verify");
-    for words in ["0 (time): mean 2.000000", "1 (height, m): mean 3.250000", "yes:"] {
+    for words in [
+        "2 columns, 2 rows each",
+        "from 2.000000 (column 0, time)",
+        "0 (time): mean 2.000000",
+        "1 (height, m): mean 3.250000",
+        "yes:",
+    ] {
         assert!(output.stdout.contains(words), "{words}: {}", output.stdout);
     }
     for words in ["names of 2 columns", "commas are decimal marks"] {

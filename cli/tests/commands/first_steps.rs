@@ -9,7 +9,7 @@ fn an_x_without_its_flag_names_the_flag() {
     for command in ["run", "plan"] {
         place.fail(&format!("{command} small.mtx X.npy"), 2, "tip: X is a flag: write '--x X.npy'");
     }
-    assert!(!place.run("run small.mtx other.txt").stderr.contains("tip: X is a flag"));
+    assert!(!place.run("run small.mtx other.json").stderr.contains("tip: X is a flag"));
 }
 
 #[test]

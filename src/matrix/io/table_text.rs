@@ -7,11 +7,12 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 use rayon::prelude::*;
 
 use super::matrix_market::header::words;
 use super::matrix_market::lines::is_blank;
+use crate::error::Counted;
 
 /// Most bytes of a file that are searched for the line of names and the line after it.
 pub(super) const MOST_NAMES_BYTES: usize = 1 << 20;
@@ -50,7 +51,13 @@ impl<'t> Table<'t> {
             });
         }
         if has_decimal_commas {
-            notes.push("commas are decimal marks".into());
+            notes.push(match memchr_iter(b'.', numbers).count() {
+                0 => "commas are decimal marks".into(),
+                points => format!(
+                    "commas are decimal marks, and so are {}: no mark separates thousands",
+                    Counted(points as u64, "point")
+                ),
+            });
         }
         let has_quotes = memchr(b'"', numbers).is_some();
         let is_rewritten = has_semicolons || has_decimal_commas;

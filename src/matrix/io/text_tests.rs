@@ -39,6 +39,10 @@ fn semicolons_separate_numbers_and_leave_commas_to_decimals() {
         assert_eq!(rows(&read(text).unwrap()), expected, "{text:?}");
     }
     assert_eq!(read("1,5;2\n").unwrap().notes, ["commas are decimal marks"]);
+    assert_eq!(
+        read("1,5;2.500\n3,5;1.0\n").unwrap().notes,
+        ["commas are decimal marks, and so are 2 points: no mark separates thousands"]
+    );
     assert!(read("1.5;2\n").unwrap().notes.is_empty());
     // Without semicolons and tabs a comma separates.
     assert_eq!(rows(&read("1,5\n").unwrap()), [[1.0, 5.0]]);
