@@ -66,6 +66,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
         plan_request(planning, &session, Some(console), matrix, work, arguments.repeat)?;
     notes.extend(no_effect::of_plan(arguments, kinds));
     let mut plan = session.pool.install(|| make(&request))?;
+    let host_cores = request.host.cores.into();
     let plan_s = start.elapsed().as_secs_f64();
     let mut parts = None;
     let (mut nodes, mut product_words) = (NodeCounts::default(), plan.product_reason());
@@ -107,6 +108,12 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     if let Some(words) = copies_of_vectors(&plan) {
         facts.fact("X and Y", words);
     }
+    if is_on_simulated_host(&plan) {
+        facts.fact(
+            "cpu",
+            format!("{} of the simulated host, not of this machine", Counted(host_cores, "core")),
+        );
+    }
     facts.fact("this command", format!("loaded A in {}, planned in {}", seconds(load_s), seconds(plan_s)));
     if let Some(path) = &arguments.save {
         facts.fact("saved", path.display());
@@ -144,6 +151,13 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     };
     console.json(&planned(report, &plan, "nnz", &product_words))?;
     session.interrupt.check()
+}
+
+/// Whether a CPU computes that is not this machine's.
+fn is_on_simulated_host(plan: &Plan) -> bool {
+    let has =
+        |name: &str| plan.devices.iter().any(|device| device.chunks > 0 && device.name.starts_with(name));
+    plan.cluster.is_none() && has("cpu") && has("sim:")
 }
 
 /// How X and Y move with each product on simulated GPUs, which differs between a machine and a cluster of one node.

@@ -20,6 +20,18 @@ pub fn times(text: &str) -> Vec<f64> {
 }
 
 #[test]
+fn a_cpu_beside_simulated_gpus_is_called_that_of_the_simulated_host() {
+    let place = Place::new();
+    let words = "of the simulated host, not of this machine";
+    let page = |devices: &str| {
+        place.succeed(&format!("plan gen:stencil27,n=30 -k 8 --devices {devices} --repeat 100")).stdout
+    };
+    let simulated = page("cpu,sim:h200");
+    assert!(simulated.contains(&format!(" cpu           16 cores {words}")), "{simulated}");
+    assert!(!page("cpu").contains(words) && !page("sim:h200").contains(words));
+}
+
+#[test]
 fn predicted_times_and_their_reasons_add_up() {
     let place = Place::new();
     let close = |a: f64, b: f64| (a - b).abs() <= 0.01 * b.abs() + 1e-12;
