@@ -18,9 +18,21 @@ from ._plan import Plan
 from ._report import Fault, Report
 from ._rowloom import DeviceError
 from ._rowloom import __version__ as __version__
+from ._transformed import TransformedCSR
 from ._vectors import Scalars, Vectors
 
-__all__ = ["CSR", "DeviceError", "DistributedCSR", "Fault", "Plan", "Report", "Scalars", "Vectors", "csr"]
+__all__ = [
+    "CSR",
+    "DeviceError",
+    "DistributedCSR",
+    "Fault",
+    "Plan",
+    "Report",
+    "Scalars",
+    "TransformedCSR",
+    "Vectors",
+    "csr",
+]
 
 # A thread may still start the CUDA driver, which must have ended before the process does.
 _atexit.register(_rowloom.close)
