@@ -14,6 +14,7 @@ import atexit as _atexit
 from . import _rowloom
 from ._csr import CSR, csr
 from ._distributed import DistributedCSR
+from ._pca import PrincipalComponents, pca
 from ._plan import Plan
 from ._report import Fault, Report
 from ._rowloom import DeviceError
@@ -27,11 +28,13 @@ __all__ = [
     "DistributedCSR",
     "Fault",
     "Plan",
+    "PrincipalComponents",
     "Report",
     "Scalars",
     "TransformedCSR",
     "Vectors",
     "csr",
+    "pca",
 ]
 
 # A thread may still start the CUDA driver, which must have ended before the process does.
