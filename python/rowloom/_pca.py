@@ -51,14 +51,14 @@ def pca(a: Any, n: int, *, tolerance: float | None = None, seed: int | None = 0)
     """The ``n`` principal components of the rows of a sparse matrix with the largest variance.
 
     The columns are centred, and not scaled; scale them with :meth:`CSR.scaled`. The centred matrix is never formed: memory is that of A,
-    its transposed matrix, and at most ``n + 104`` dense columns of both lengths, or as much as A itself if that is more. The signs are those of scikit-learn's ``PCA``: the element
-    of each component with the largest absolute value is positive.
+    its transposed matrix, and at most ``n + 200`` dense columns of both lengths, or as much as A itself if that is more. The signs are
+    those of scikit-learn's ``PCA``: the element of each component with the largest absolute value is positive.
 
     Parameters
     ----------
     a
-        A SciPy sparse matrix, or whatever else :func:`csr` takes; or an operator, which may be scaled. ``csr`` has the options for devices and
-        threads. Results are ``float32`` for a ``float32`` matrix, otherwise ``float64``.
+        A SciPy sparse matrix, or whatever else :func:`csr` takes; or an operator, which may be scaled. ``csr`` has the options for
+        devices and threads. Results are ``float32`` for a ``float32`` matrix, otherwise ``float64``.
     n
         The number of components, at most the smaller number of rows and columns.
     tolerance

@@ -1,10 +1,11 @@
 """The largest singular triplets of an operator by block Lanczos bidiagonalisation with restarts.
 
-Bases U and V with orthonormal columns and a small B hold ``A V = U B`` and ``A.T U = V B.T + F S E.T``, where F is the next block of V and
-E selects the last columns of U. The singular vectors of B give approximations of those of A. Only the second equation has a remainder,
-so its norm, known without a product, is the residual of each approximation. All columns are orthogonalised against all others, twice.
-When the bases are full they are restarted with the best approximations (J. Baglama, L. Reichel, Augmented implicitly restarted Lanczos
-bidiagonalization methods, 2005).
+Bases U and V with orthonormal columns and a small B hold ``A V = U B`` and ``A.T U = V B.T + F S E.T``, where F is the next block of V
+and E selects the last columns of U. The singular vectors of B give approximations of those of A. Only the second equation has a
+remainder, so its norm, known without a product, is the residual of each approximation. Columns of V are orthogonalised against all
+others, twice. Those of U, which are longer, then need the block before them only, as long as B is well conditioned (H. Simon, H. Zha,
+Low-rank matrix approximation using the Lanczos bidiagonalization process, 2000). When the bases are full they are restarted with the
+best approximations (J. Baglama, L. Reichel, Augmented implicitly restarted Lanczos bidiagonalization methods, 2005).
 
 A block of b columns finds at most b copies of a repeated singular value. Therefore a converged result is confirmed: a few blocks of random
 columns, which have a part in every direction that is missing, must find no larger value.
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
 #: Columns of a product: each further column costs less time than the first, and brings less than a column of a later product.
 _BLOCK_COLUMNS = 8
 #: Blocks between two restarts: at least, and at most where the bases take no more memory than A.
-_FEWEST_BLOCKS, _MOST_BLOCKS = 12, 40
+_FEWEST_BLOCKS, _MOST_BLOCKS = 24, 40
 #: Columns and number of the blocks that confirm a result.
 _CONFIRMING_COLUMNS, _CONFIRMING_BLOCKS = 4, 5
 #: After so many restarts the residuals do not fall any more; a few are usual.
 _MOST_RESTARTS = 1000
+#: Where singular values of B or of a block are less than this share of the largest, columns of U are orthogonalised against all others.
+_WELL_CONDITIONED = 1e-2
 #: Rounding of products and sums, in units of the last place of the largest singular value.
 _ROUNDING_UNITS = 16.0
 
@@ -90,6 +93,9 @@ class _Bases:
         self.v = np.zeros((columns, self.most), a.dtype, order="F")
         self.b = np.zeros((self.most, self.most))
         self.size = 0
+        # Columns of U before this one are orthogonal to the next block already.
+        self.window = 0
+        self.is_ill_conditioned = False
         # F and S.
         self.following = self.v[:, :0]
         self.s = np.zeros((0, 0))
@@ -118,8 +124,8 @@ class _Bases:
     def cycle(self, tolerance: float) -> tuple[_Approximations, bool]:
         """Extends the bases until the approximations have converged, or no further block fits in. Returns whether they have converged."""
         while True:
-            # The decomposition of B costs time too, so it is made after a tenth of growth.
-            tested = max(self.size + 1, self.size + self.size // 10, self.n + 1)
+            # The decomposition of B costs time too, so it is made after an eighth of growth. Smaller bases rarely converge.
+            tested = max(self.size + 1, self.size + self.size // 8, 2 * self.n)
             while self.size < tested and self.has_room():
                 self.extend()
             found = self.approximations()
@@ -135,9 +141,15 @@ class _Bases:
         """Adds the following block to both bases, which gives the next one."""
         old, new = self.size, self.size + self.following.shape[1]
         self.v[:, old:new] = self.following
-        left, coefficients, r = self.orthonormal(self.a @ self.v[:, old:new], self.u[:, :old])
+        window = 0 if self.is_ill_conditioned else self.window
+        image = self.a @ self.v[:, old:new]
+        left, coefficients, r = self.orthonormal(image, self.u[:, window:old])
+        if window > 0 and self.has_small(np.linalg.svd(r, compute_uv=False)):
+            self.is_ill_conditioned, window = True, 0
+            left, coefficients, r = self.orthonormal(image, self.u[:, :old])
         self.u[:, old:new] = left
-        self.b[:old, old:new], self.b[old:new, old:new] = coefficients, r
+        self.b[window:old, old:new], self.b[old:new, old:new] = coefficients, r
+        self.window = old
         self.following, _, self.s = self.orthonormal(self.a.T @ left, self.v[:, :new])
         self.size = new
         self.products += new - old
@@ -145,6 +157,7 @@ class _Bases:
     def approximations(self) -> _Approximations:
         """Those of A by the bases as they are."""
         p, values, qt = np.linalg.svd(self.b[: self.size, : self.size])
+        self.is_ill_conditioned |= self.has_small(values)
         return _Approximations(p, values, qt.T, np.linalg.norm(self.s @ p[self.size - self.s.shape[1] :], axis=0))
 
     def restart(self, found: _Approximations, kept: int) -> None:
@@ -155,6 +168,7 @@ class _Bases:
         self.b[:] = 0.0
         self.b[range(kept), range(kept)] = found.values[:kept]
         self.size = kept
+        self.window = 0
 
     def are_confirmed(self, found: _Approximations) -> bool:
         """Whether a few blocks of random columns find no larger values than the wanted ones, which are in the bases."""
@@ -179,17 +193,18 @@ class _Bases:
         width = min(w.shape[1], w.shape[0] - basis.shape[1])
         self.largest = max(self.largest, float(np.linalg.norm(w, axis=0).max(initial=0.0)))
         c = basis.T @ w
-        q, r = np.linalg.qr(w - basis @ c)
+        q, r = _factored(w - basis @ c)
         c, r = c.astype(np.float64), r.astype(np.float64)
         p, sizes, qt = np.linalg.svd(r)
-        q, r = q @ self.cast(p[:, :width]), sizes[:width, None] * qt[:width]
         lost = sizes[:width] <= self.rounding()
-        r[lost] = 0.0
-        q[:, lost] = self.random.standard_normal((len(w), int(lost.sum())))
+        if lost.any() or width < w.shape[1]:
+            q, r = q @ self.cast(p[:, :width]), sizes[:width, None] * qt[:width]
+            r[lost] = 0.0
+            q[:, lost] = self.random.standard_normal((len(w), int(lost.sum())))
         # A random column has a large part in the basis, so it needs one more pass.
         for _ in range(1 + int(lost.any())):
             more = basis.T @ q
-            q, turned = np.linalg.qr(q - basis @ more)
+            q, turned = _factored(q - basis @ more)
             c, r = c + more @ r, turned @ r
         return q, c, r
 
@@ -210,6 +225,25 @@ class _Bases:
         """What rounding leaves of a vector that is zero in exact arithmetic."""
         return _ROUNDING_UNITS * float(np.finfo(self.v.dtype).eps) * self.largest
 
+    def has_small(self, values: Array) -> bool:
+        """Whether singular values of B, or of a part of it, are too small for short orthogonalisation."""
+        return bool(values[-1] < _WELL_CONDITIONED * self.largest)
+
     def cast(self, small: Array) -> Array:
         """A small matrix in the type of the bases."""
         return small.astype(self.v.dtype)
+
+
+def _factored(w: Array) -> tuple[Array, Array]:
+    """Q and R of ``w``. Of few long columns that are far from dependent, Cholesky's factor of ``w.T @ w`` is the faster way to R.
+
+    Its Q is as far from orthonormal as the square of the condition times rounding, and one more pass makes up for that.
+    """
+    gram = (w.T @ w).astype(np.float64)
+    if len(gram) > 0 and np.isfinite(gram).all():
+        values = np.linalg.eigvalsh(gram)
+        if values[0] > np.sqrt(np.finfo(w.dtype).eps) * values[-1]:
+            r = np.linalg.cholesky(gram).T
+            return w @ np.linalg.inv(r).astype(w.dtype), r
+    q, r = np.linalg.qr(w)
+    return q, r

@@ -117,6 +117,40 @@ def test_repeated_singular_values_are_all_found():
     np.testing.assert_allclose(result.singular_values, expected, rtol=1e-8)
 
 
+def bases_with(first, n):
+    """Bases that hold the exact triplets from `first` on, of a diagonal matrix with the values 60 to 1."""
+    values = np.arange(60.0, 0.0, -1.0)
+    bases = _singular._Bases(rowloom.csr(sparse.diags_array(values, format="csr")), n, seed=0)
+    bases.u[:, :n] = bases.v[:, :n] = np.eye(60)[:, first : first + n]
+    bases.b[range(n), range(n)] = values[first : first + n]
+    bases.size, bases.largest = n, 60.0
+    return bases
+
+
+@pytest.mark.parametrize(("first", "is_right"), [(0, True), (1, False), (5, False)])
+def test_random_columns_find_what_is_missing(first, is_right):
+    bases = bases_with(first, 6)
+    assert bases.are_confirmed(bases.approximations()) == is_right
+
+
+def test_a_value_that_may_still_grow_to_the_next_one_is_no_distance():
+    bases, p = bases_with(0, 2), np.eye(3)
+    bases.size = 3
+    for residual, has_converged in ((1e-9, True), (0.5, False)):
+        found = _singular._Approximations(p, np.array([60.0, 59.0, 58.7]), p, np.array([1e-9, 1e-9, residual]))
+        assert bases.have_converged(found, 1e-7) == has_converged
+
+
+def test_duplicates_are_one_element_of_the_variance():
+    dense = counts(30, 10, 0.4).toarray()
+    rows, columns = np.nonzero(dense)
+    values = dense[rows, columns]
+    half = sparse.coo_array((np.tile(values / 2, 2), (np.tile(rows, 2), np.tile(columns, 2))), shape=dense.shape)
+    order = np.argsort(half.coords[0], kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(half.coords[0], minlength=30))])
+    compare(rowloom.pca((half.data[order], half.coords[1][order], indptr), 3), dense, 3)
+
+
 def test_more_copies_than_a_block_has_columns_are_found(monkeypatch):
     monkeypatch.setattr(_singular, "_BLOCK_COLUMNS", 2)
     values = np.concatenate([np.full(6, 5.0), np.linspace(4.0, 0.1, 194)])
@@ -126,6 +160,21 @@ def test_more_copies_than_a_block_has_columns_are_found(monkeypatch):
     right = np.linalg.qr(random.standard_normal((200, 200)))[0]
     result = rowloom.pca(sparse.csr_array((left * values) @ right.T), 8)
     np.testing.assert_allclose(result.singular_values, values[:8], rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [5, 40, 100])
+def test_singular_values_that_fall_by_orders_of_magnitude_are_right(n):
+    values = np.logspace(0.0, -12.0, 200)
+    random = np.random.default_rng(0)
+    left = random.standard_normal((400, 200))
+    left = np.linalg.qr(left - left.mean(axis=0))[0]
+    right = np.linalg.qr(random.standard_normal((200, 200)))[0]
+    result = rowloom.pca(sparse.csr_array((left * values) @ right.T), n)
+    np.testing.assert_allclose(result.singular_values, values[:n], atol=1e-14, rtol=1e-9)
+    np.testing.assert_allclose(np.abs(result.components @ right[:, :n]), np.eye(n), atol=EQUAL)
+    # Left singular vectors are orthogonal too, which is not demanded of every column of their basis.
+    scores = result.scores / result.singular_values
+    np.testing.assert_allclose(scores.T @ scores, np.eye(n), atol=1e-9)
 
 
 def test_residuals_are_those_of_the_singular_vectors():
@@ -144,6 +193,20 @@ def test_a_seed_decides_every_bit():
     assert first.components.tobytes() == second.components.tobytes() and first.scores.tobytes() == second.scores.tobytes()
     assert first.scores.tobytes() != other.scores.tobytes()
     np.testing.assert_allclose(first.components, other.components, atol=EQUAL)
+
+
+@pytest.mark.parametrize("devices", ["emu:0", "cpu,emu:0"])
+def test_devices_change_no_bit_of_a_reproducible_operator(devices):
+    matrix = counts(300, 150)
+    a = rowloom.csr(matrix, devices=devices, reproducible=True)
+    try:
+        a.vectors(1)
+    except (ValueError, rowloom.DeviceError) as error:
+        if "emulat" in str(error):
+            pytest.skip("built without the emulator")
+        raise
+    actual, expected = rowloom.pca(a, 5), rowloom.pca(matrix, 5)
+    assert actual.components.tobytes() == expected.components.tobytes() and actual.scores.tobytes() == expected.scores.tobytes()
 
 
 def test_equal_rows_have_components_without_variance():
