@@ -13,6 +13,7 @@ columns, which have a part in every direction that is missing, must find no larg
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -123,15 +124,22 @@ class _Bases:
 
     def cycle(self, tolerance: float) -> tuple[_Approximations, bool]:
         """Extends the bases until the approximations have converged, or no further block fits in. Returns whether they have converged."""
+        # The decomposition of B costs time too. Smaller bases rarely converge.
+        target = max(self.size + 1, 2 * self.n)
+        size, before = 0, np.inf
         while True:
-            # The decomposition of B costs time too, so it is made after an eighth of growth. Smaller bases rarely converge.
-            tested = max(self.size + 1, self.size + self.size // 8, 2 * self.n)
-            while self.size < tested and self.has_room():
+            while self.size < target and self.has_room():
                 self.extend()
             found = self.approximations()
-            has_converged = self.have_converged(found, tolerance)
-            if has_converged or not self.has_room():
-                return found, has_converged
+            excess = self.excess(found, tolerance)
+            if excess <= 1.0 or not self.has_room():
+                return found, excess <= 1.0
+            # An eighth of growth, or less if the decline until now would do.
+            target = self.size + max(1, self.size // 8)
+            if excess < before < np.inf:
+                decline = np.log(before / excess) / (self.size - size)
+                target = min(target, self.size + math.ceil(np.log(excess) / decline))
+            size, before = self.size, excess
 
     def has_room(self) -> bool:
         """Whether there is a following block, and room for it."""
@@ -208,18 +216,20 @@ class _Bases:
             c, r = c + more @ r, turned @ r
         return q, c, r
 
-    def have_converged(self, found: _Approximations, tolerance: float) -> bool:
-        """Whether the wanted approximations are as close to singular vectors as asked, or to rounding."""
+    def excess(self, found: _Approximations, tolerance: float) -> float:
+        """The largest residual over what is allowed: a wanted singular vector is as close as asked, or as rounding allows, at 1."""
         n, values, residuals = self.n, found.values, found.residuals
         if self.size == len(self.v):
-            return True
+            return 0.0
         if self.size <= n:
-            return False
+            return np.inf
         distances = np.abs(values[:n, None] - values[None, : n + 1])
         # The next value is a bound from below until it has converged itself.
         distances[:, n] -= residuals[n]
         np.fill_diagonal(distances, np.inf)
-        return bool((residuals[:n] <= np.maximum(tolerance * distances.min(axis=1), self.rounding())).all())
+        # A matrix of zeros has neither residuals nor distances.
+        allowed = np.maximum(tolerance * distances.min(axis=1), max(self.rounding(), np.finfo(np.float64).tiny))
+        return float((residuals[:n] / allowed).max())
 
     def rounding(self) -> float:
         """What rounding leaves of a vector that is zero in exact arithmetic."""
