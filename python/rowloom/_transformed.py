@@ -133,7 +133,7 @@ class TransformedCSR(SolverMethods):
         def of_card(values: Array) -> Any:
             array = known.get(id(values))
             if array is None:
-                array = known[id(values)] = as_array_of(x, np.asarray(values, self.dtype))
+                array = known[id(values)] = as_array_of(x, np.array(values, self.dtype))
             return array
 
         return of_card

@@ -175,9 +175,11 @@ def test_old_values_of_out_have_no_effect_without_beta(matrix):
         assert np.isfinite(out).all()
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("devices", ["cpu", "emu:0", "cpu,emu:0"])
-def test_vectors_are_multiplied_where_they_are(matrix, devices):
-    a = rowloom.csr(matrix, devices=devices)
+def test_vectors_are_multiplied_where_they_are(matrix, devices, dtype):
+    a = rowloom.csr(matrix.astype(dtype), devices=devices)
+    rounding = 1e-12 if dtype == np.float64 else 1e-4
     try:
         a.vectors(1)
     except (ValueError, rowloom.DeviceError) as error:
@@ -187,13 +189,13 @@ def test_vectors_are_multiplied_where_they_are(matrix, devices):
     dense, means = matrix.toarray(), np.arange(40.0) / 40
     for operator, expected in ((a.centered(means), dense - means), (a.centered(means).T, (dense - means).T)):
         for k in (1, 3):
-            host = np.random.default_rng(0).random((expected.shape[1], k))
+            host = np.random.default_rng(0).random((expected.shape[1], k)).astype(dtype)
             x, y = operator.x_vectors(k), operator.vectors(k)
             x.copy_from(host)
             y.fill(1.0)
-            np.testing.assert_allclose((operator @ x).to_numpy(), expected @ host, atol=1e-12)
+            np.testing.assert_allclose((operator @ x).to_numpy(), expected @ host, atol=rounding)
             assert operator.matmul(x, alpha=2.0, beta=3.0, out=y) is y
-            np.testing.assert_allclose(y.to_numpy(), 2.0 * (expected @ host) + 3.0, atol=1e-12)
+            np.testing.assert_allclose(y.to_numpy(), 2.0 * (expected @ host) + 3.0, atol=rounding)
     with pytest.raises(TypeError, match="scales their rows"):
         a.scaled(rows=np.ones(60)) @ a.x_vectors(1)
     with pytest.raises(TypeError, match="Vectors too"):
@@ -274,6 +276,57 @@ def test_arrays_on_a_card_stay_there(matrix, cupy, k, dtype):
         a.centered() @ Cards(aligned(np.ones(41, dtype)))
     with pytest.raises(TypeError, match="CuPy, PyTorch and JAX"):
         a.centered() @ OnCard(np.ones(40, dtype))
+
+
+class Jaxs(OnCard):
+    """An array that shows itself as one of JAX: with arithmetic, but it cannot be written."""
+
+    __module__ = "jaxlib.array"
+    device = Device()
+
+    @property
+    def dtype(self):
+        return self.array.dtype
+
+    def __mul__(self, other):
+        return Jaxs(aligned(self.array * getattr(other, "array", other)))
+
+    __rmul__ = __mul__
+
+    def __matmul__(self, other):
+        return Jaxs(aligned(np.asarray(self.array @ other.array)))
+
+    def __sub__(self, other):
+        return Jaxs(aligned(self.array - other.array))
+
+    def __getitem__(self, key):
+        return Jaxs(self.array[key])
+
+    def reshape(self, *shape):
+        return Jaxs(self.array.reshape(shape))
+
+
+@pytest.mark.parametrize("k", [None, 4, 5])
+def test_products_with_arrays_of_jax_are_new_ones(matrix, monkeypatch, k):
+    jax = types.ModuleType("jax")
+    jax.numpy = types.SimpleNamespace(pad=lambda x, width: Jaxs(np.pad(x.array, width)))
+    jax.dlpack = types.SimpleNamespace(from_dlpack=lambda rows: Jaxs(np.from_dlpack(rows)))
+    jax.device_put = lambda values, device: Jaxs(aligned(values))
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    a = rowloom.csr(matrix, devices="emu:0")
+    try:
+        a.vectors(1)
+    except rowloom.DeviceError:
+        pytest.skip("built without the emulator")
+    r, c = np.linspace(0.5, 1.5, 60), np.linspace(1.0, 2.0, 40)
+    scaled = matrix.toarray() * r[:, None] * c
+    x = Jaxs(aligned(np.random.default_rng(0).random(40 if k is None else (40, k))))
+    for operator, dense in ((a.centered(), matrix.toarray()), (a.scaled(rows=r, columns=c).centered(), scaled)):
+        y = operator @ x
+        assert isinstance(y, Jaxs)
+        np.testing.assert_allclose(y.array, (dense - dense.mean(axis=0)) @ x.array, atol=1e-12)
+    with pytest.raises(TypeError, match="cannot be written"):
+        a.centered().dot(x, out=y)
 
 
 @pytest.mark.parametrize(
