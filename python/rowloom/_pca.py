@@ -37,7 +37,7 @@ class PrincipalComponents:
     mean: Array
     #: The centred rows in terms of the components: ``transform`` of scikit-learn.
     scores: Array
-    #: For each component the norm of ``A.T u - s v`` for the centred A, its singular value s and its singular vectors u and v.
+    #: For each component the larger norm of ``A v - s u`` and ``A.T u - s v``, for the centred A with the singular vectors u and v.
     residuals: Array
     #: The number of columns that were multiplied by A, and by its transposed matrix.
     products: int

@@ -33,14 +33,16 @@ _FEWEST_BLOCKS, _MOST_BLOCKS = 24, 40
 _CONFIRMING_COLUMNS, _CONFIRMING_BLOCKS = 4, 5
 #: After so many restarts the residuals do not fall any more; a few are usual.
 _MOST_RESTARTS = 1000
-#: Where singular values of B or of a block are less than this share of the largest, columns of U are orthogonalised against all others.
-_WELL_CONDITIONED = 1e-2
+#: Where singular values of B or of a block are less than this power of rounding, over the largest, columns of U are orthogonalised against
+#: all others: a hundredth in float64, and a seventh in float32.
+_WELL_CONDITIONED_POWER = 1 / 8
 #: Rounding of products and sums, in units of the last place of the largest singular value.
 _ROUNDING_UNITS = 16.0
 
 
 class Triplets(NamedTuple):
-    """Left vectors as columns, singular values, right vectors as columns, and the norms of ``A.T u - s v``."""
+    """Left vectors as columns, singular values, right vectors as columns, and for each the larger norm of ``A v - s u`` and
+    ``A.T u - s v``."""
 
     left: Array
     values: Array
@@ -237,7 +239,7 @@ class _Bases:
 
     def has_small(self, values: Array) -> bool:
         """Whether singular values of B, or of a part of it, are too small for short orthogonalisation."""
-        return bool(values[-1] < _WELL_CONDITIONED * self.largest)
+        return bool(values[-1] < float(np.finfo(self.v.dtype).eps) ** _WELL_CONDITIONED_POWER * self.largest)
 
     def cast(self, small: Array) -> Array:
         """A small matrix in the type of the bases."""
