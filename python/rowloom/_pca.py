@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +90,8 @@ def pca(a: Any, n: int, *, tolerance: float | None = None, seed: int | None = 0)
     variance = squared_norm(centered) / (rows - 1)
     if not np.isfinite(variance):
         raise ValueError(f"the variance of the matrix is {variance}: its values are too large; scale them")
-    left, values, right, residuals, products = largest_triplets(centered, n, tolerance, seed)
+    with _one_blas_thread():
+        left, values, right, residuals, products = largest_triplets(centered, n, tolerance, seed)
     largest = right[np.argmax(np.abs(right), axis=0), range(n)]
     signs = np.where(largest < 0.0, -1.0, 1.0)
     dtype = matrix.dtype
@@ -106,6 +108,19 @@ def pca(a: Any, n: int, *, tolerance: float | None = None, seed: int | None = 0)
         residuals=residuals,
         products=products,
     )
+
+
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    """One thread for NumPy's BLAS meanwhile, if threadpoolctl is installed.
+
+    Threads of OpenBLAS wait actively after each operation, on the processors of the product that follows.
+    """
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return nullcontext()
+    limits: AbstractContextManager[Any] = threadpool_limits(1, user_api="blas")
+    return limits
 
 
 def _operator(a: Any) -> TransformedCSR:
