@@ -14,13 +14,28 @@ import atexit as _atexit
 from . import _rowloom
 from ._csr import CSR, csr
 from ._distributed import DistributedCSR
+from ._pca import PrincipalComponents, pca
 from ._plan import Plan
 from ._report import Fault, Report
 from ._rowloom import DeviceError
 from ._rowloom import __version__ as __version__
+from ._transformed import TransformedCSR
 from ._vectors import Scalars, Vectors
 
-__all__ = ["CSR", "DeviceError", "DistributedCSR", "Fault", "Plan", "Report", "Scalars", "Vectors", "csr"]
+__all__ = [
+    "CSR",
+    "DeviceError",
+    "DistributedCSR",
+    "Fault",
+    "Plan",
+    "PrincipalComponents",
+    "Report",
+    "Scalars",
+    "TransformedCSR",
+    "Vectors",
+    "csr",
+    "pca",
+]
 
 # A thread may still start the CUDA driver, which must have ended before the process does.
 _atexit.register(_rowloom.close)

@@ -20,7 +20,8 @@ _ALIGNMENT = 16
 _libraries: dict[type, str] = {}
 
 
-def _library(x: Any) -> str:
+def library_of(x: Any) -> str:
+    """The name of the package of an array."""
     kind = type(x)
     name = _libraries.get(kind)
     if name is None:
@@ -30,7 +31,7 @@ def _library(x: Any) -> str:
 
 def is_on_card(x: Any) -> bool:
     """Whether an array is in the memory of a card."""
-    library = _library(x)
+    library = library_of(x)
     if library == "cupy":
         return True
     if library == "torch":
@@ -56,19 +57,19 @@ def multiply_on_card(
     nothing is waited for. The library frees memory in the order of this stream, so it may free the arrays before the product ends.
     """
     rows, cols = shape
-    card = _card_of(x)
+    card = card_of(x)
     facts = _checked("x", x, dtype, cols)
     is_vector = len(facts["shape"]) == 1
     k = 1 if is_vector else int(facts["shape"][1])
-    if out is None and _library(x) == "jaxlib":
+    if out is None and library_of(x) == "jaxlib":
         return _multiply_jax(operator_on(card), rows, k, x, facts, alpha)
     if out is None:
         out = _empty_like(x, (rows,) if is_vector else (rows, k))
         out_facts = out.__cuda_array_interface__
     else:
-        if _library(out) == "jaxlib":
+        if library_of(out) == "jaxlib":
             raise TypeError("arrays of JAX cannot be written; use the result instead of out")
-        out_card = _card_of(out)
+        out_card = card_of(out)
         out_facts = _checked("out", out, dtype, rows)
         out_shape = tuple(out_facts["shape"])
         if out_card != card or len(out_shape) != len(facts["shape"]) or (not is_vector and out_shape[1] != k):
@@ -120,7 +121,7 @@ def _multiply_jax(operator: _rowloom.Operator, rows: int, k: int, x: Any, facts:
 
 def _current_stream(x: Any, facts: dict[str, Any], card: int) -> int | None:
     """The stream on which the library of ``x`` issues its own operations; ``None`` if it is unknown."""
-    library = _library(x)
+    library = library_of(x)
     if library == "cupy":
         stream: int | None = facts.get("stream")
         return stream
@@ -129,8 +130,9 @@ def _current_stream(x: Any, facts: dict[str, Any], card: int) -> int | None:
     return None
 
 
-def _card_of(x: Any) -> int:
-    library = _library(x)
+def card_of(x: Any) -> int:
+    """The number of the card whose memory an array is in."""
+    library = library_of(x)
     if library == "cupy":
         return int(x.device.id)
     if library == "torch":
@@ -139,6 +141,26 @@ def _card_of(x: Any) -> int:
     if device is None or not hasattr(type(x), "__cuda_array_interface__"):
         raise TypeError("arrays on a card need __cuda_array_interface__ and __dlpack__")
     return int(device()[1])
+
+
+def check_on_card(x: Any, dtype: np.dtype[Any], rows: int) -> None:
+    """An error if ``x`` is no X of a matrix of this type with this number of columns."""
+    _checked("x", x, dtype, rows)
+
+
+def as_array_of(x: Any, values: np.ndarray[Any, Any]) -> Any:
+    """``values`` as an array of the library and on the card of ``x``."""
+    library = library_of(x)
+    module = sys.modules.get(library)
+    if library == "torch" and module is not None:
+        return module.as_tensor(values, device=x.device)
+    if library == "cupy" and module is not None:
+        with x.device:
+            return module.asarray(values)
+    if library == "jaxlib":
+        jax = sys.modules["jax"]
+        return jax.device_put(values, x.device)
+    raise TypeError(f"a centred or scaled operator takes arrays of CuPy, PyTorch and JAX on a card, and this is one of {library}")
 
 
 def _checked(name: str, x: Any, dtype: np.dtype[Any], rows: int) -> dict[str, Any]:

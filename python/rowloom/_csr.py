@@ -10,8 +10,6 @@ from . import _rowloom
 from ._card import is_on_card, multiply_on_card
 from ._inputs import (
     arrays_of,
-    as_columns,
-    as_vector,
     checked_options,
     is_single,
     number_of_columns,
@@ -21,15 +19,16 @@ from ._inputs import (
 )
 from ._plan import Plan
 from ._report import Fault, Report
+from ._solver_methods import SolverMethods
 from ._vectors import Vectors
 
 if TYPE_CHECKING:
     import numpy as np
     from mpi4py.MPI import Comm
     from scipy.sparse import csr_array
-    from scipy.sparse.linalg import LinearOperator
 
     from ._distributed import DistributedCSR
+    from ._transformed import TransformedCSR
 
     Array = np.ndarray[Any, Any]
     Path = str | os.PathLike[str]
@@ -127,17 +126,13 @@ def csr(
     return CSR(_rowloom.from_arrays(*arrays, copy, **checked_options(options)), options)
 
 
-class CSR:
+class CSR(SolverMethods):
     """A sparse matrix that is multiplied by dense arrays; :func:`csr` makes one.
 
     Products of several threads may use one operator. The interpreter's lock is released while a product runs.
     """
 
     __slots__ = ("__weakref__", "_cards", "_multiply", "_native", "_options", "_other_type", "_transposed", "dtype", "nnz", "shape")
-
-    #: NumPy leaves ``X @ A`` to this class.
-    __array_ufunc__ = None
-    ndim = 2
 
     def __init__(self, native: _rowloom.Operator, options: dict[str, Any]) -> None:
         self._native = native
@@ -153,12 +148,6 @@ class CSR:
     def __matmul__(self, x: Any) -> Any:
         y = self._multiply(x)
         return self._converted(x, 1.0, 0.0, None) if y is None else y
-
-    def __rmatmul__(self, x: Any) -> Any:
-        import numpy as np
-
-        refuse_sparse(x)
-        return (self.T @ np.asarray(x).T).T
 
     def dot(self, x: Any, out: Any = None) -> Any:
         """``A @ x``, in ``out`` if it is given.
@@ -247,32 +236,6 @@ class CSR:
             self._other_type = CSR(self._native.cast(dtype.itemsize == 4), self._options)
         return self._other_type
 
-    def matvec(self, x: Any) -> Any:
-        """``A @ x`` for a vector: of shape ``(n,)`` or ``(n, 1)``, as the result.
-
-        With it and the next three, SciPy's solvers take the operator itself.
-
-        >>> from scipy.sparse.linalg import cg
-        >>> import numpy as np
-        >>> a = csr("gen:stencil5,n=10")
-        >>> x, failed = cg(a, np.ones(100), rtol=1e-10)
-        >>> failed, bool(np.allclose(a @ x, 1.0))
-        (0, True)
-        """
-        return self @ as_vector(x)
-
-    def rmatvec(self, x: Any) -> Any:
-        """``A.T @ x`` for a vector; values are real, so this is the adjoint."""
-        return self.T @ as_vector(x)
-
-    def matmat(self, x: Any) -> Any:
-        """``A @ x`` for an array of two dimensions."""
-        return self @ as_columns(x)
-
-    def rmatmat(self, x: Any) -> Any:
-        """``A.T @ x`` for an array of two dimensions."""
-        return self.T @ as_columns(x)
-
     @property
     def T(self) -> CSR:  # noqa: N802 (NumPy's name)
         """The transposed operator; it is made once."""
@@ -354,19 +317,34 @@ class CSR:
 
         return csr_array(self._native.arrays(), shape=self.shape)
 
-    def as_linear_operator(self) -> LinearOperator:
-        """The operator for the solvers of ``scipy.sparse.linalg``.
+    def centered(self, means: Any = None) -> TransformedCSR:
+        """``A - 1 means.T``: in every column its mean is subtracted, or ``means``. No dense matrix is formed.
 
-        >>> from scipy.sparse.linalg import cg
+        The means are those of the values at the time of this call, in ``float64``.
+
         >>> import numpy as np
-        >>> a = csr("gen:stencil5,n=10")
-        >>> x, failed = cg(a.as_linear_operator(), np.ones(100), rtol=1e-10)
-        >>> failed, bool(np.allclose(a @ x, 1.0))
-        (0, True)
+        >>> a = csr((np.array([2.0, 4.0, 6.0]), np.array([0, 0, 1]), np.array([0, 1, 3])))
+        >>> a.centered() @ np.array([1.0, 0.0])
+        array([-1.,  1.])
         """
-        from ._linear_operator import RowloomOperator
+        return self._transformed().centered(means)
 
-        return RowloomOperator(self)
+    def scaled(self, *, rows: Any = None, columns: Any = None) -> TransformedCSR:
+        """``diag(rows) A diag(columns)``: each row and column times its factor. The values of A stay as they are.
+
+        Chains are as they are read: ``a.scaled(columns=c).centered()`` scales the columns and subtracts their means then.
+
+        >>> import numpy as np
+        >>> a = csr((np.array([2.0, 4.0, 6.0]), np.array([0, 0, 1]), np.array([0, 1, 3])))
+        >>> a.scaled(rows=[1.0, 0.5], columns=[1.0, 10.0]) @ np.ones(2)
+        array([ 2., 32.])
+        """
+        return self._transformed().scaled(rows=rows, columns=columns)
+
+    def _transformed(self) -> TransformedCSR:
+        from ._transformed import TransformedCSR
+
+        return TransformedCSR(self, None, None, ())
 
     def __repr__(self) -> str:
         rows, columns = self.shape

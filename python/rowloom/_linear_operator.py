@@ -9,7 +9,7 @@ from scipy.sparse.linalg import LinearOperator
 if TYPE_CHECKING:
     import numpy as np
 
-    from ._csr import CSR
+    from ._solver_methods import Multiplies
 
     Array = np.ndarray[Any, Any]
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class RowloomOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     """A ``LinearOperator`` whose products are Rowloom's. Values are real, so the adjoint is the transposed operator."""
 
-    def __init__(self, a: CSR) -> None:
+    def __init__(self, a: Multiplies) -> None:
         super().__init__(a.dtype, a.shape)
         self.a = a
 

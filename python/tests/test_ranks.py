@@ -13,6 +13,8 @@ import rowloom
 from rowloom import _rowloom
 from scipy import sparse
 
+from requirements import needs
+
 PREAMBLE = """
 import gc, os, sys
 import numpy as np
@@ -47,21 +49,12 @@ def raised(kind, words, call):
 """
 
 
-def needs(is_there, reason):
-    """Skips aloud, or fails where the continuous integration says that MPI is there."""
-    if is_there:
-        return
-    if "mpi" in os.environ.get("ROWLOOM_REQUIRE", "").split(","):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
 @pytest.fixture
 def job():
     """Runs code on some ranks; every rank ends without an exception."""
-    needs(importlib.util.find_spec("mpi4py"), "mpi4py is not installed")
-    needs(shutil.which("mpirun"), "mpirun is not installed")
-    needs(_rowloom.Ranks.are_supported(), "this build has no MPI: maturin develop --features emulator,mpi")
+    needs(importlib.util.find_spec("mpi4py"), "mpi", "mpi4py is not installed")
+    needs(shutil.which("mpirun"), "mpi", "mpirun is not installed")
+    needs(_rowloom.Ranks.are_supported(), "mpi", "this build has no MPI: maturin develop --features emulator,mpi")
 
     def run(ranks, code, folder=None):
         program = PREAMBLE + textwrap.dedent(code) + "\nprint('ended well')\n"
