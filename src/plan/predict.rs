@@ -4,6 +4,7 @@ use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, XPlan};
 use super::set_up::{set_up, x_s};
 use crate::cost::{Form, HostRates, Load, Profile};
 use crate::kernel::Processor;
+use crate::kernel::cuda::Layout;
 use crate::matrix::Dtype;
 use crate::work::{Facts, pitch_bytes};
 
@@ -62,8 +63,8 @@ impl Steps {
         let slice_bytes = chunk.result_bytes(plan.output, k, dtype);
         let form = chunk.form(device.profile.processor);
         let kernel_s = kernel_s.max(memory_s(&device.profile, host, &form, &chunk.load(k, dtype)));
-        Self::new(&device.profile, host, &form, kernel_s, chunk.staged_bytes, slice_bytes)
-            .with(device.registered)
+        let steps = Self::new(&device.profile, host, &form, kernel_s, chunk.staged_bytes, slice_bytes);
+        Self { stage_s: steps.stage_s + list_s(device, host, chunk), ..steps }.with(device.registered)
     }
 
     /// The steps of each product: without staging and upload where A is resident.
@@ -117,6 +118,13 @@ impl Steps {
             merge_s: self.merge_s + other.merge_s,
         }
     }
+}
+
+/// Seconds to make the list of the long rows of a chunk on the host: a pass over its row pointers. 0 if its kernel needs none.
+pub(super) fn list_s(device: &DevicePlan, host: &HostRates, chunk: &Chunk) -> f64 {
+    let has_list = device.profile.link.is_some()
+        && chunk.form(device.profile.processor).layout() == Layout::Cuts;
+    if has_list { host.copy_s(chunk.slice_rows().saturating_mul(8)) } else { 0.0 }
 }
 
 /// Lower bound of a CPU kernel in seconds: the host's memory moves the bytes that do not fit in the caches; zero for other devices.
