@@ -122,8 +122,8 @@ impl Steps {
 
 /// Seconds to make the list of the long rows of a chunk on the host: a pass over its row pointers. 0 if its kernel needs none.
 pub(super) fn list_s(device: &DevicePlan, host: &HostRates, chunk: &Chunk) -> f64 {
-    let has_list = device.profile.link.is_some()
-        && chunk.form(device.profile.processor).layout() == Layout::Cuts;
+    let has_list =
+        device.profile.link.is_some() && chunk.form(device.profile.processor).layout() == Layout::Cuts;
     if has_list { host.copy_s(chunk.slice_rows().saturating_mul(8)) } else { 0.0 }
 }
 
@@ -388,6 +388,7 @@ mod tests {
     use super::super::request::PlanRequest;
     use super::super::tests::{matrix, request};
     use super::*;
+    use crate::kernel::KernelId;
     use crate::work::Work;
 
     #[test]
@@ -397,6 +398,23 @@ mod tests {
         assert_eq!(duplex_copy_s(10.0, 100.0, 2.0), 20.0);
         assert_eq!(duplex_copy_s(10.0, -1.0, 2.0), 10.0);
         assert_eq!(duplex_copy_s(10.0, 4.0, 1.0), 10.0);
+    }
+
+    #[test]
+    fn a_list_of_long_rows_is_made_once_for_a_registered_a_and_with_each_product_for_a_staged_one() {
+        let matrix = matrix("hub,rows=4000,degree=2,hubs=2");
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let kernel = Some(KernelId::CsrCuts);
+        let mode = Some(Mode::Oneshot);
+        let request = PlanRequest { mode, kernel, chunks: Some(1), ..request(work, &["emu"]) };
+        let mut plan = make(&request).unwrap();
+        let list_s = plan.host.copy_s(4000 * 8);
+        let steps = |plan: &Plan| Steps::of_chunk(plan, &plan.devices[1], &plan.host, &plan.chunks[0]);
+        plan.devices[1].registered = Registered::default();
+        let copy_s = plan.host.copy_s(plan.chunks[0].staged_bytes);
+        assert_eq!((steps(&plan).stage_s, set_up(&plan).register_s), (copy_s + list_s, 0.0));
+        plan.devices[1].registered.a = true;
+        assert_eq!((steps(&plan).stage_s, set_up(&plan).register_s), (0.0, list_s));
     }
 
     #[test]

@@ -290,8 +290,7 @@ fn check_awkward<T: Scalar>(lengths: &[usize], k: usize, (tiny, subnormal): (f64
     let minus_zero = |value: &T| value.to_f64() == 0.0 && value.to_f64().is_sign_negative();
     assert!(expected.data().iter().any(minus_zero), "k = {k}");
     for kernel in CUDA_KERNELS {
-        let cuts_rows =
-            [KernelId::CsrSegments, KernelId::CsrRuns, KernelId::CsrCuts, KernelId::RowGroups];
+        let cuts_rows = [KernelId::CsrSegments, KernelId::CsrRuns, KernelId::CsrCuts, KernelId::RowGroups];
         if !cuts_rows.contains(&kernel.id) {
             continue;
         }

@@ -99,6 +99,7 @@ mod tests {
     use super::super::storage::tests::{part, random_matrix, written};
     use super::*;
     use crate::kernel::order::SPAN;
+    use crate::matrix::AlignedBuffer;
 
     fn storage_of(rows: CsrView<'_, f64>) -> Storage {
         Storage::of(Layout::Cuts, &Variant::PLAIN, rows).unwrap()
@@ -140,7 +141,8 @@ mod tests {
             }
             prop_assert_eq!(part::<u64>(&slot, &storage, "row_pointers"), pointers);
             // The list by itself has the same bytes.
-            let mut list = vec![0xa5; storage.list_bytes() as usize];
+            let mut list = AlignedBuffer::<u8>::zeroed(storage.list_bytes() as usize).unwrap();
+            list.fill(0xa5);
             storage.write_list(pointers, &mut list).unwrap();
             for array in &storage.arrays[..LIST_ARRAYS] {
                 let range = array.range.start as usize..array.range.end as usize;

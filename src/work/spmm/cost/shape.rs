@@ -139,6 +139,14 @@ mod tests {
         let span = Variant { lanes: 8, vectors: 2, depth: 8, piece: SPAN as u32, ..Variant::PLAIN };
         let span = Form { kernel: KernelId::CsrSegments, variant: span };
         assert_eq!(span.shape(Dtype::F64, 32), Some("csr_segments_span_8_half"));
+        let cuts = |lanes, vectors| Form {
+            kernel: KernelId::CsrCuts,
+            variant: Variant { lanes, vectors, ..Variant::PLAIN },
+        };
+        assert_eq!(cuts(16, 1).shape(Dtype::F64, 32), Some("csr_segments_4"));
+        assert_eq!(cuts(8, 2).shape(Dtype::F64, 32), Some("csr_segments_4_half"));
+        assert_eq!(cuts(1, 1).shape(Dtype::F64, 32), None);
+        assert_eq!(cuts(1, 1).nearest_shape(Dtype::F64, 32), Some("csr_segments_4"));
         let shared = Variant { lanes: 8, shares: 4, depth: 16, rows: 4, ..Variant::PLAIN };
         let shared = Form { kernel: KernelId::RowGroups, variant: shared };
         assert_eq!(shared.shape(Dtype::F64, 16), Some("row_groups_shared_deep"));
