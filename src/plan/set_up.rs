@@ -79,10 +79,10 @@ fn register_s(plan: &Plan, index: usize) -> f64 {
     registered_bytes(plan, index) as f64 * 1e-9 * s_per_gb
 }
 
-/// Seconds to make the lists of long rows that are copied beside a registered A. With a staged A they are made with each product.
+/// Seconds to make the lists of long rows that are copied with each product.
 fn lists_s(plan: &Plan) -> f64 {
     let of_chunk = |chunk: &Chunk| {
-        let device = plan.devices.get(chunk.home as usize).filter(|device| device.registered.a)?;
+        let device = plan.devices.get(chunk.home as usize).filter(|_| plan.mode != Mode::Resident)?;
         Some(list_s(device, &plan.host, chunk))
     };
     plan.chunks.iter().filter_map(of_chunk).sum()

@@ -77,7 +77,7 @@ fn matrix(lengths: &[usize], cols: usize) -> Csr<f64> {
         columns.extend((0..length).map(|at| (first + at) as u32));
         pointers.push(columns.len() as u64);
     }
-    let values = (0..columns.len()).map(|at| ((at * 7 % 23) as f64 - 10.6) / 3.0).collect();
+    let values: Vec<f64> = (0..columns.len()).map(|at| ((at * 7 % 23) as f64 - 10.6) / 3.0).collect();
     Csr::try_new(lengths.len(), cols, pointers, columns, values).unwrap()
 }
 
@@ -117,7 +117,7 @@ fn a_lost_device_leaves_its_lists_of_long_rows_to_the_others() {
     let a = generate::<f64>("hub,rows=3000,degree=2,hubs=4", 3, u64::MAX).unwrap().matrix;
     for transfer in [Transfer::Registered, Transfer::Staged] {
         let way = Way {
-            devices: &["emu:0", "emu:1?fail_after=9"],
+            devices: &["emu:0", "emu:1?lost_at_operation=9"],
             mode: Mode::Oneshot,
             transfer,
             chunks: Some(12),

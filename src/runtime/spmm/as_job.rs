@@ -83,7 +83,14 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
     }
 
     fn stage(&self, chunk: usize, held: &HeldRows, to: &mut [u8]) -> Result<()> {
-        self.storage(chunk)?.write(self.rows(chunk)?, held, to)
+        let (storage, rows) = (self.storage(chunk)?, self.rows(chunk)?);
+        match storage.list_bytes() {
+            0 => storage.write(rows, held, to),
+            list_bytes => {
+                self.copy_list(chunk, to.get_mut(..list_bytes as usize).unwrap_or_default())?;
+                storage.write_after_list(rows, held, to)
+            }
+        }
     }
 
     fn copies_in_place(

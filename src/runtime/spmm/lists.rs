@@ -1,4 +1,5 @@
-//! The lists of long rows of the chunks that devices copy from A's own arrays. They are made once for a job, since A stays the same.
+//! The lists of long rows of chunks. They are made once for a job, since A stays the same: in page-locked memory where devices copy A in
+//! place, otherwise when a chunk is staged first.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -36,6 +37,16 @@ impl<T: Kernels> SpmmJob<'_, T> {
         let pinned = Pinned::pageable(bytes as usize)?;
         self.write_lists(&pinned, vec![(chunk, 0..bytes)])?;
         Ok(list.get_or_init(|| PinnedRange { pinned, begin: 0, end: bytes }).clone())
+    }
+
+    /// Copies the list of a chunk to `to`, which has as many bytes.
+    pub(super) fn copy_list(&self, chunk: usize, to: &mut [u8]) -> Result<()> {
+        let PinnedRange { pinned, begin, end } = self.list_of(chunk)?;
+        let bytes = pinned.read().map_err(|fault| Error::Internal(fault.message))?;
+        let list = bytes.get(begin as usize..end as usize).filter(|list| list.len() == to.len());
+        let list = list.ok_or_else(|| Error::Internal("a list does not fit its slot".into()))?;
+        to.copy_from_slice(list);
+        Ok(())
     }
 
     /// Makes the lists of the chunks that device number `device` may compute, in memory from `allocate`. The inner error is that of

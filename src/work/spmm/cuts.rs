@@ -67,6 +67,11 @@ pub(super) fn storage(
 pub(super) fn write<T: Scalar>(rows: CsrView<'_, T>, held: &HeldRows, arrays: Arrays<'_, 7>) -> Result<()> {
     let [items, parts, cuts, counters, pointers, columns, values] = arrays;
     List::of_long_rows(LONG_ROW, rows.row_pointers())?.write(items, parts, cuts, counters)?;
+    write_rows(rows, held, [pointers, columns, values])
+}
+
+fn write_rows<T: Scalar>(rows: CsrView<'_, T>, held: &HeldRows, arrays: Arrays<'_, 3>) -> Result<()> {
+    let [pointers, columns, values] = arrays;
     cast(pointers)?.copy_from_slice(rows.row_pointers());
     write_entries(rows, held, cast(columns)?, cast(values)?)
 }
@@ -78,6 +83,19 @@ impl Storage {
             Layout::Cuts => self.arrays.get(LIST_ARRAYS).map_or(0, |array| array.range.start),
             _ => 0,
         }
+    }
+
+    /// Writes `rows` after a list that was written before.
+    pub fn write_after_list<T: Scalar>(
+        &self,
+        rows: CsrView<'_, T>,
+        held: &HeldRows,
+        slot: &mut [u8],
+    ) -> Result<()> {
+        let none = || Error::Internal("a chunk does not fit its slot".into());
+        let slot = slot.get_mut(..self.bytes() as usize).ok_or_else(none)?;
+        let [_, _, _, _, pointers, columns, values] = self.split(slot)?;
+        write_rows(rows, held, [pointers, columns, values])
     }
 
     /// Writes these bytes for the rows with these row pointers.
