@@ -42,9 +42,9 @@ impl Form {
         StoredForm { layout: self.layout(), piece: self.variant.piece, rows: self.variant.rows }
     }
 
-    /// Whether it reads A as the host stores it, so that A can be copied without conversion.
+    /// Whether it reads A's own arrays, so that A can be copied without conversion. A list of its long rows may be copied beside them.
     pub fn reads_a_unchanged(&self) -> bool {
-        self.layout() == Layout::Csr
+        matches!(self.layout(), Layout::Csr | Layout::Cuts)
     }
 
     /// Whether it reads X stored by columns.

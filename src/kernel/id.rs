@@ -109,6 +109,8 @@ pub enum KernelId {
     CsrSubwarp,
     /// Lanes over the columns of X, several groups of lanes per row, which share its nonzeros.
     CsrWays,
+    /// Lanes over the columns of X, one group of lanes per row, long rows cut at canonical segments.
+    CsrCuts,
     /// Lanes over the columns of X, long rows cut into pieces.
     CsrPieces,
     /// Lanes over the columns of X, long rows cut at canonical segments, several loads of X in flight.

@@ -86,6 +86,15 @@ pub const TABLE: &[KernelInfo] = &[
         summary: "lanes over the columns of X, several groups of lanes per row; suits small K, or too few rows to fill the GPU",
     },
     KernelInfo {
+        id: KernelId::CsrCuts,
+        name: "csr_cuts",
+        work: KindOfWork::Spmm,
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Canonical,
+        summary: "lanes over the columns of X, one group of lanes per row, long rows cut at canonical segments; suits an A with long rows that is copied for each product",
+    },
+    KernelInfo {
         id: KernelId::CsrPieces,
         name: "csr_pieces",
         work: KindOfWork::Spmm,

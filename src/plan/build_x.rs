@@ -4,12 +4,17 @@ use super::build::{Builder, Item, XBlock, demand, task};
 use super::data::{Chunk, Plan, XPlan, XRows};
 use crate::graph::{Access, DeviceId, Role, Task, TaskId, TaskKind};
 
+/// The turn of chunks that all wait for X in one piece. X is copied first: if chunks were, they would fill all slots and then wait for
+/// it, and the link with them.
+const AFTER_X: u32 = 1;
+
 impl Plan {
-    /// For each chunk its place in the order of its device: chunks that wait for fewer blocks of X first. All zero where no device
-    /// receives X in blocks; the longest remaining path then decides alone.
+    /// For each chunk its place in the order of its device: chunks that wait for fewer blocks of X first. All equal where no device
+    /// receives X in blocks; the longest remaining path then decides among chunks.
     pub(super) fn turns(&self) -> Vec<u32> {
         let mut turns = vec![0; self.chunks.len()];
-        if self.devices.iter().all(|device| device.x_blocks.is_empty()) {
+        if self.has_x_in_one_piece() {
+            turns.fill(AFTER_X);
             return turns;
         }
         let mut order: Vec<usize> = (0..self.chunks.len()).collect();
@@ -22,6 +27,10 @@ impl Plan {
             before = Some((home, turn));
         }
         turns
+    }
+
+    fn has_x_in_one_piece(&self) -> bool {
+        self.devices.iter().all(|device| device.x_blocks.is_empty())
     }
 
     /// The numbers of rows of the blocks in which the part `x` of X is copied to device number `index`.
@@ -95,6 +104,9 @@ impl Builder<'_> {
 
     /// The turn of the first chunk of a device that reads a block; the last one where none does.
     fn block_turn(&self, device: u32, rows: XRows) -> u32 {
+        if self.plan.has_x_in_one_piece() {
+            return 0;
+        }
         let own = self.plan.chunks.iter().zip(&self.turns).filter(|(chunk, _)| chunk.home == device);
         let reading = own.filter(|(chunk, _)| chunk.x_rows.is_none_or(|read| read.overlaps(rows)));
         reading.map(|(_, &turn)| turn).min().unwrap_or(u32::MAX)

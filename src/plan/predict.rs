@@ -4,6 +4,7 @@ use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, XPlan};
 use super::set_up::{set_up, x_s};
 use crate::cost::{Form, HostRates, Load, Profile};
 use crate::kernel::Processor;
+use crate::kernel::cuda::Layout;
 use crate::matrix::Dtype;
 use crate::work::{Facts, pitch_bytes};
 
@@ -117,6 +118,13 @@ impl Steps {
             merge_s: self.merge_s + other.merge_s,
         }
     }
+}
+
+/// Seconds to make the list of the long rows of a chunk on the host: a pass over its row pointers. 0 if its kernel needs none.
+pub(super) fn list_s(device: &DevicePlan, host: &HostRates, chunk: &Chunk) -> f64 {
+    let has_list =
+        device.profile.link.is_some() && chunk.form(device.profile.processor).layout() == Layout::Cuts;
+    if has_list { host.copy_s(chunk.slice_rows().saturating_mul(8)) } else { 0.0 }
 }
 
 /// Lower bound of a CPU kernel in seconds: the host's memory moves the bytes that do not fit in the caches; zero for other devices.
@@ -380,6 +388,7 @@ mod tests {
     use super::super::request::PlanRequest;
     use super::super::tests::{matrix, request};
     use super::*;
+    use crate::kernel::KernelId;
     use crate::work::Work;
 
     #[test]
@@ -389,6 +398,24 @@ mod tests {
         assert_eq!(duplex_copy_s(10.0, 100.0, 2.0), 20.0);
         assert_eq!(duplex_copy_s(10.0, -1.0, 2.0), 10.0);
         assert_eq!(duplex_copy_s(10.0, 4.0, 1.0), 10.0);
+    }
+
+    #[test]
+    fn a_list_of_long_rows_is_made_once() {
+        let matrix = matrix("hub,rows=4000,degree=2,hubs=2");
+        let work = Work::spmm(&matrix.view(), 8).unwrap();
+        let kernel = Some(KernelId::CsrCuts);
+        let mode = Some(Mode::Oneshot);
+        let request = PlanRequest { mode, kernel, chunks: Some(1), ..request(work, &["emu"]) };
+        let mut plan = make(&request).unwrap();
+        let list_s = plan.host.copy_s(4000 * 8);
+        assert!(list_s > 0.0);
+        for a in [false, true] {
+            plan.devices[1].registered.a = a;
+            assert_eq!(set_up(&plan).register_s, list_s);
+        }
+        plan.chunks[0].gpu_kernel = KernelId::CsrSubwarp;
+        assert_eq!(set_up(&plan).register_s, 0.0);
     }
 
     #[test]

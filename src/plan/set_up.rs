@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::data::{DevicePlan, Mode, Plan, Registered, SetUp};
+use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, SetUp};
+use super::predict::list_s;
 use crate::cost::{Form, HostRates, Profile};
 use crate::kernel::Processor;
 
@@ -20,7 +21,7 @@ pub(super) fn set_up(plan: &Plan) -> SetUp {
     SetUp {
         open_s: driver_s + opened().map(|on| on.open_s).sum::<f64>() / nodes as f64,
         load_kernels_s: devices().map(|index| load_kernels_s(plan, index)).fold(0.0, f64::max),
-        register_s: devices().map(|index| register_s(plan, index)).sum(),
+        register_s: devices().map(|index| register_s(plan, index)).sum::<f64>() + lists_s(plan),
         bring_a_s: bring_a_s(plan),
     }
 }
@@ -76,6 +77,15 @@ fn register_s(plan: &Plan, index: usize) -> f64 {
     let link = plan.devices.get(index).and_then(|device| device.profile.link.as_ref());
     let s_per_gb = link.and_then(|link| link.register_s_per_gb).unwrap_or(0.0);
     registered_bytes(plan, index) as f64 * 1e-9 * s_per_gb
+}
+
+/// Seconds to make the lists of long rows that are copied with each product.
+fn lists_s(plan: &Plan) -> f64 {
+    let of_chunk = |chunk: &Chunk| {
+        let device = plan.devices.get(chunk.home as usize).filter(|_| plan.mode != Mode::Resident)?;
+        Some(list_s(device, &plan.host, chunk))
+    };
+    plan.chunks.iter().filter_map(of_chunk).sum()
 }
 
 /// The host builds and stages the parts of all devices; the links copy them at the same time.

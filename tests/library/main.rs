@@ -14,6 +14,7 @@ mod layering;
 #[path = "../layers/mod.rs"]
 mod layers;
 mod layouts_that_do_not_fit;
+mod long_rows;
 #[cfg(feature = "mpi")]
 mod mpi_inside;
 mod one_memory_for_a;

@@ -29,6 +29,8 @@ pub enum Layout {
     Csr,
     /// ELLPACK, every row padded to `width` entries: arrays `columns`, `values`.
     Ellpack,
+    /// CSR with a list of the segments of long rows: `work::spmm::cuts`.
+    Cuts,
     /// CSR with a list of runs of consecutive rows: `work::spmm::items`.
     Runs,
     /// CSR with a list of short rows and of pieces of long rows: `work::spmm::items`.

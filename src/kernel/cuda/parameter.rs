@@ -75,6 +75,27 @@ pub const RUNS: &[Parameter] = &[
     Parameter::Update("counters"),
 ];
 
+/// Parameters of kernels on CSR with a list of the segments of long rows.
+pub const CUTS: &[Parameter] = &[
+    Parameter::Number("heavy"),
+    Parameter::Number("rows"),
+    Parameter::Number("k"),
+    Parameter::Read("list"),
+    Parameter::Read("parts"),
+    Parameter::Read("cuts"),
+    Parameter::Read("row_pointers"),
+    Parameter::Read("columns"),
+    Parameter::Read("values"),
+    Parameter::Read("x"),
+    Parameter::Number("ldx"),
+    Parameter::Result("y"),
+    Parameter::Number("ldy"),
+    Parameter::Number("alpha"),
+    Parameter::Number("beta"),
+    Parameter::Write("scratch"),
+    Parameter::Update("counters"),
+];
+
 /// Parameters of kernels on pieces of rows.
 pub const PIECES: &[Parameter] = &[
     Parameter::Number("heavy"),

@@ -13,7 +13,7 @@ macro_rules! text {
 }
 pub(crate) use text;
 
-/// A group of lanes per row, on CSR; the next row of the table derives from it.
+/// A group of lanes per row, on CSR; the next rows of the table derive from it.
 const CSR_SUBWARP: CudaKernel = CudaKernel {
     id: KernelId::CsrSubwarp,
     file: "csr_subwarp.cu",
@@ -118,6 +118,15 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         id: KernelId::CsrWays,
         constants: &[Constant::Bytes, Constant::Lanes, Constant::Vectors, Constant::Ways],
         variants: &forms_by_width(WAYS, 0),
+        ..CSR_SUBWARP
+    },
+    CudaKernel {
+        id: KernelId::CsrCuts,
+        file: "csr_cuts.cu",
+        text: text!("csr_cuts.cu"),
+        layout: Layout::Cuts,
+        parameters: parameter::CUTS,
+        grid: Grid::TilesApart,
         ..CSR_SUBWARP
     },
     CudaKernel {

@@ -216,6 +216,15 @@ impl<J: Job> JobDevices<J> {
         if let Err((device, fault)) = done {
             return Ok(Err(OpenFailure { device, fault, refused: Refused::Registration }));
         }
+        for &device in &registering {
+            let allocate = |bytes| match devices.device(DeviceId(device as u32)) {
+                Some(device) => device.lock().device().allocate_pinned(bytes),
+                None => Err(Fault::new(FaultKind::Lost, "the device is not open")),
+            };
+            if let Err(fault) = runtime.pool().install(|| job.make_beside_a(device, &allocate))? {
+                return Ok(Err(OpenFailure { device, fault, refused: Refused::Registration }));
+            }
+        }
         Ok(Ok(Self { devices, accelerators, _registered: registered }))
     }
 

@@ -28,7 +28,7 @@ pub use page_locked::PageLockedMultiVector;
 pub use prepared::Prepared;
 pub use scaling::Scaling;
 
-use crate::device::{BorrowScope, HostTransfer, MemoryRange, Operation};
+use crate::device::{BorrowScope, Fault, HostTransfer, MemoryRange, Operation, Pinned};
 use crate::error::{Error, Result};
 use crate::kernel::check::{Method, SumsOfX};
 use crate::matrix::{ContentId, MultiVectorView, MultiVectorViewMut, Scalar};
@@ -82,6 +82,16 @@ pub trait Job: Send + Sync {
     /// The copies of a chunk of a borrowed A to `to`.
     fn copies_in_place(&self, chunk: usize, a: &Self::Borrowed, to: MemoryRange)
     -> Result<Vec<HostTransfer>>;
+
+    /// Makes what device number `device` copies in place beside A's own arrays, in page-locked memory from `allocate`, on the current
+    /// rayon pool. The inner error is that of `allocate`.
+    fn make_beside_a(
+        &self,
+        _device: usize,
+        _allocate: &dyn Fn(u64) -> std::result::Result<Pinned, Fault>,
+    ) -> Result<std::result::Result<(), Fault>> {
+        Ok(Ok(()))
+    }
 
     /// The launch of the kernel of a chunk, which is stored at `a`; its slice `y` of Y becomes `alpha` times the result.
     fn launch(

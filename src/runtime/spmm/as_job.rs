@@ -7,7 +7,7 @@ use super::borrowed_matrix::BorrowedMatrix;
 use super::launch::launch;
 use super::matrix::Matrix;
 use super::spmm_job::{SpmmJob, missing_chunk};
-use crate::device::{BorrowScope, HostTransfer, MemoryRange, Operation};
+use crate::device::{BorrowScope, Fault, HostTransfer, MemoryRange, Operation, Pinned};
 use crate::error::Result;
 use crate::kernel::check::{
     Applied, Checksums, Method, Observation, Operator, RowCheck, SumsOfX, wrong_rows_by_rows,
@@ -83,7 +83,14 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
     }
 
     fn stage(&self, chunk: usize, held: &HeldRows, to: &mut [u8]) -> Result<()> {
-        self.storage(chunk)?.write(self.rows(chunk)?, held, to)
+        let (storage, rows) = (self.storage(chunk)?, self.rows(chunk)?);
+        match storage.list_bytes() {
+            0 => storage.write(rows, held, to),
+            list_bytes => {
+                self.copy_list(chunk, to.get_mut(..list_bytes as usize).unwrap_or_default())?;
+                storage.write_after_list(rows, held, to)
+            }
+        }
     }
 
     fn copies_in_place(
@@ -92,13 +99,29 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
         a: &BorrowedMatrix,
         to: MemoryRange,
     ) -> Result<Vec<HostTransfer>> {
-        let filled = self.storage(chunk)?.arrays.iter().filter(|array| !array.range.is_empty());
-        let copy = filled.map(|array| {
-            let (begin, end) = (to.begin + array.range.start, to.begin + array.range.end);
-            let device = MemoryRange { memory: to.memory, begin, end };
-            Ok(HostTransfer::whole(a.array(self, chunk, array.name)?, device))
+        let storage = self.storage(chunk)?;
+        let list_bytes = storage.list_bytes();
+        let device = |range: Range<u64>| MemoryRange {
+            begin: to.begin + range.start,
+            end: to.begin + range.end,
+            ..to
+        };
+        let list =
+            (list_bytes > 0).then(|| Ok(HostTransfer::whole(self.list_of(chunk)?, device(0..list_bytes))));
+        let of_a =
+            storage.arrays.iter().filter(|array| array.range.start >= list_bytes && !array.range.is_empty());
+        let copies = of_a.map(|array| {
+            Ok(HostTransfer::whole(a.array(self, chunk, array.name)?, device(array.range.clone())))
         });
-        copy.collect()
+        list.into_iter().chain(copies).collect()
+    }
+
+    fn make_beside_a(
+        &self,
+        device: usize,
+        allocate: &dyn Fn(u64) -> std::result::Result<Pinned, Fault>,
+    ) -> Result<std::result::Result<(), Fault>> {
+        self.make_lists(device, allocate)
     }
 
     fn launch(

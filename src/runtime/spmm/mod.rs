@@ -3,6 +3,7 @@
 mod as_job;
 mod borrowed_matrix;
 mod launch;
+mod lists;
 mod matrix;
 mod prepared_product;
 mod settings;

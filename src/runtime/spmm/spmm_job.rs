@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
+use super::lists::Lists;
 use super::matrix::Matrix;
 use super::settings::Settings;
 use crate::error::{Error, Result};
@@ -29,6 +30,7 @@ pub struct SpmmJob<'a, T: Kernels> {
     segments: Vec<Vec<u64>>,
     /// For each chunk its storage in an accelerator's memory; empty without accelerators.
     storages: Vec<Storage>,
+    pub(super) lists: Lists,
     /// Whether all values are equal, which some accelerator kernels exploit.
     uniform: bool,
     pub(super) products: Vec<HostProduct<T>>,
@@ -52,7 +54,8 @@ impl<'a, T: Kernels> SpmmJob<'a, T> {
         let with_devices = plan.devices.len() > 1;
         let uniform = with_devices && view.has_equal_values();
         let products = plan.chunks.iter().map(|_| Mutex::new(None)).collect();
-        let mut job = Self { matrix, plan, settings, segments, storages: Vec::new(), uniform, products };
+        let (lists, storages) = (Lists::new(plan.chunks.len()), Vec::new());
+        let mut job = Self { matrix, plan, settings, segments, storages, lists, uniform, products };
         if with_devices {
             let chunks = (0..job.plan.chunks.len()).into_par_iter();
             job.storages = chunks.map(|chunk| job.lay_out(chunk)).collect::<Result<_>>()?;

@@ -8,8 +8,8 @@ use crate::kernel::{Format, KernelId, Order, Processor};
 use crate::matrix::Dtype;
 use crate::work::{Forms, KernelRequest, Layouts, XOrder};
 
-/// GPU kernels that read A's own CSR arrays; the first is canonical and supports any K.
-const CSR_ONLY: [KernelId; 2] = [KernelId::CsrSubwarp, KernelId::CsrWays];
+/// GPU kernels that read A's own CSR arrays, the last with a list of its long rows beside them; the first is canonical and supports any K.
+const CSR_ONLY: [KernelId; 3] = [KernelId::CsrSubwarp, KernelId::CsrWays, KernelId::CsrCuts];
 
 /// The forms to choose among; an error where the requested kernel, format, order and devices contradict each other.
 pub(super) fn forms(request: &KernelRequest, layouts: Layouts, dtype: Dtype, k: u64) -> Result<Forms> {

@@ -45,25 +45,25 @@ const WINDOW: usize = 4096;
 /// A work item in device memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
-struct Item {
-    begin_and_rows: u64,
-    length: u32,
-    row: u32,
+pub(super) struct Item {
+    pub begin_and_rows: u64,
+    pub length: u32,
+    pub row: u32,
 }
 
 /// A cut row, or a span of one, in device memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
-struct Cut {
-    row_or_part: u32,
-    first_slot: u32,
-    parts: u32,
-    above: u32,
+pub(super) struct Cut {
+    pub row_or_part: u32,
+    pub first_slot: u32,
+    pub parts: u32,
+    pub above: u32,
 }
 
 /// The work items of a launch.
 #[derive(Debug, Default)]
-struct List {
+pub(super) struct List {
     /// Items, each with the index of its part.
     items: Vec<(Item, u32)>,
     heavy: usize,
@@ -73,16 +73,7 @@ struct List {
 
 impl List {
     fn of(layout: Layout, variant: &Variant, row_pointers: &[u64]) -> Result<Self> {
-        let rows = row_pointers.len() as u64 - 1;
-        let longest = row_pointers.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
-        let nnz = row_pointers[row_pointers.len() - 1] - row_pointers[0];
-        if rows >= u64::from(CUT)
-            || nnz >> BEGIN_BITS != 0
-            || longest.div_ceil(max_item_nonzeros(variant)) >= u64::from(CUT)
-        {
-            let reason = "a chunk has too many rows or nonzeros for the 32-bit work list of this kernel";
-            return Err(Error::usage(reason).advise([Advice::MoreChunks]));
-        }
+        check_limits(max_item_nonzeros(variant), row_pointers)?;
         let mut list = Self::default();
         match layout {
             Layout::Runs => list.add_runs(max_item_nonzeros(variant), row_pointers),
@@ -91,11 +82,49 @@ impl List {
         Ok(list)
     }
 
+    /// The segments of rows with more than `longest_whole` nonzeros.
+    pub fn of_long_rows(longest_whole: u64, row_pointers: &[u64]) -> Result<Self> {
+        let segment = SEGMENT as u64;
+        check_limits(segment, row_pointers)?;
+        let (mut list, first) = (Self::default(), row_pointers[0]);
+        for (row, pair) in row_pointers.windows(2).enumerate() {
+            if pair[1] - pair[0] > longest_whole {
+                list.cut(row, pair[0] - first, pair[1] - pair[0], segment);
+            }
+        }
+        list.heavy = list.items.len();
+        Ok(list)
+    }
+
+    /// Writes the list into its arrays. There may be more cuts than it has.
+    pub fn write(
+        &self,
+        items: &mut [u8],
+        parts: &mut [u8],
+        cuts: &mut [u8],
+        counters: &mut [u8],
+    ) -> Result<()> {
+        let (items, parts, cuts): (&mut [Item], &mut [u32], &mut [Cut]) =
+            (cast(items)?, cast(parts)?, cast(cuts)?);
+        if self.items.len() != items.len() || self.cuts.len() > cuts.len() {
+            return Err(Error::Internal(
+                "the number of work items of a chunk has changed since its storage was computed".into(),
+            ));
+        }
+        for ((to, part_to), (item, part)) in items.iter_mut().zip(parts).zip(&self.items) {
+            (*to, *part_to) = (*item, *part);
+        }
+        cuts.fill(bytemuck::Zeroable::zeroed());
+        cuts[..self.cuts.len()].copy_from_slice(&self.cuts);
+        counters.fill(0);
+        Ok(())
+    }
+
     /// Cuts a row into parts of `most` nonzeros, in two levels if the parts are segments and the row has many spans.
     fn cut(&mut self, row: usize, begin: u64, length: u64, most: u64) {
         let parts = length.div_ceil(most);
-        let spans = length.div_ceil(SPAN as u64);
-        let by_spans = most == SEGMENT as u64 && spans > MAX_FLAT_SPANS;
+        let spans = spans_of(length, most);
+        let by_spans = spans > 0;
         let (cuts, parts_of_cut) = if by_spans { (spans, (SPAN / SEGMENT) as u64) } else { (1, parts) };
         let mut above = 0;
         if by_spans {
@@ -166,6 +195,24 @@ impl List {
     }
 }
 
+/// The number of spans that are cuts of their own in a row with parts of `most` nonzeros; 0 if the row is the only cut.
+pub(super) fn spans_of(length: u64, most: u64) -> u64 {
+    let spans = length.div_ceil(SPAN as u64);
+    if most == SEGMENT as u64 && spans > MAX_FLAT_SPANS { spans } else { 0 }
+}
+
+/// An error if rows, nonzeros, or the parts of a row of `most` nonzeros are too many for a list.
+fn check_limits(most: u64, row_pointers: &[u64]) -> Result<()> {
+    let rows = row_pointers.len() as u64 - 1;
+    let longest = row_pointers.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    let nnz = row_pointers[row_pointers.len() - 1] - row_pointers[0];
+    if rows >= u64::from(CUT) || nnz >> BEGIN_BITS != 0 || longest.div_ceil(most) >= u64::from(CUT) {
+        let reason = "a chunk has too many rows or nonzeros for the 32-bit work list of this kernel";
+        return Err(Error::usage(reason).advise([Advice::MoreChunks]));
+    }
+    Ok(())
+}
+
 /// Maximal nonzeros of an item.
 fn max_item_nonzeros(variant: &Variant) -> u64 {
     u64::from(variant.piece.clamp(1, CUT - 1))
@@ -229,20 +276,8 @@ pub(super) fn write<T: Scalar>(
     arrays: Arrays<'_, 7>,
 ) -> Result<()> {
     let [items, parts, cuts, counters, pointers, columns, values] = arrays;
-    let (items, parts, cuts): (&mut [Item], &mut [u32], &mut [Cut]) =
-        (cast(items)?, cast(parts)?, cast(cuts)?);
     let list = List::of(storage.layout, &storage.variant, rows.row_pointers())?;
-    if list.items.len() != items.len() || list.cuts.len() > cuts.len() {
-        return Err(Error::Internal(
-            "the number of work items of a chunk has changed since its storage was computed".into(),
-        ));
-    }
-    for ((to, part_to), (item, part)) in items.iter_mut().zip(parts).zip(&list.items) {
-        (*to, *part_to) = (*item, *part);
-    }
-    cuts.fill(bytemuck::Zeroable::zeroed());
-    cuts[..list.cuts.len()].copy_from_slice(&list.cuts);
-    counters.fill(0);
+    list.write(items, parts, cuts, counters)?;
     cast(pointers)?.copy_from_slice(rows.row_pointers());
     write_entries(rows, held, cast(columns)?, cast(values)?)
 }

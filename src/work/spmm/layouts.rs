@@ -1,7 +1,7 @@
 //! Dispatch from storage layouts to the files that implement them.
 
 use super::storage::{Storage, cast, write_entries};
-use super::{ChunkRows, Spmm, hybrid, items, row_blocks, row_groups, slices};
+use super::{ChunkRows, Spmm, cuts, hybrid, items, row_blocks, row_groups, slices};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Layout, Variant};
 use crate::matrix::ell::PADDING;
@@ -15,12 +15,11 @@ impl Storage {
     /// An error if the layout cannot store such rows.
     pub fn of<T: Scalar>(layout: Layout, variant: &Variant, rows: CsrView<'_, T>) -> Result<Self> {
         let (count, value_bytes) = (rows.rows() as u64, size_of::<T>() as u64);
+        let lengths = rows.row_pointers().windows(2).map(|pair| pair[1] - pair[0]);
         match layout {
             Layout::Csr => Ok(Self::csr(count, rows.nnz() as u64, value_bytes)),
-            Layout::Ellpack => {
-                let lengths = rows.row_pointers().windows(2).map(|pair| pair[1] - pair[0]);
-                Ok(Self::ell(count, lengths.max().unwrap_or(0), value_bytes))
-            }
+            Layout::Ellpack => Ok(Self::ell(count, lengths.max().unwrap_or(0), value_bytes)),
+            Layout::Cuts => Ok(cuts::storage(variant, lengths, (count, rows.nnz() as u64), value_bytes)),
             Layout::Runs | Layout::Pieces => items::storage(layout, variant, rows),
             Layout::RowBlocks => Ok(row_blocks::storage(variant, rows)),
             Layout::RowGroups => row_groups::storage(variant, rows),
@@ -56,6 +55,7 @@ impl Storage {
                 }
                 Ok(())
             }
+            Layout::Cuts => cuts::write(rows, held, self.split(slot)?),
             Layout::Runs | Layout::Pieces => items::write(self, rows, held, self.split(slot)?),
             Layout::RowBlocks => row_blocks::write(rows, held, self.split(slot)?),
             Layout::RowGroups => row_groups::write(self, rows, held, self.split(slot)?),
@@ -82,6 +82,7 @@ impl Spmm<'_> {
         let bound = match layout {
             Layout::Csr => Storage::csr(rows, nnz, value_bytes),
             Layout::Ellpack => Storage::ell(rows, longest, value_bytes),
+            Layout::Cuts => cuts::storage(variant, self.lengths(piece), (rows, nnz), value_bytes),
             Layout::Runs | Layout::Pieces => {
                 items::upper_bound(layout, variant, (rows, nnz, longest), value_bytes)
             }

@@ -7,6 +7,7 @@ mod choice;
 mod column_marks;
 pub mod columns;
 pub mod cost;
+pub mod cuts;
 pub mod features;
 mod forms;
 mod hybrid;

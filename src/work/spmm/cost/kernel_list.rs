@@ -4,6 +4,7 @@ use crate::cost::Form;
 use crate::kernel::order::SEGMENT;
 use crate::kernel::{KernelId, Processor};
 use crate::work::spmm::Features;
+use crate::work::spmm::cuts::LONG_ROW;
 
 /// CPU kernels to choose among; the first wins a tie. The ELLPACK kernels run the same bodies as the first and are left out.
 const OF_CPU: [KernelId; 2] = [KernelId::CpuCsr, KernelId::CpuSell];
@@ -29,9 +30,11 @@ pub fn eligible(processor: Processor) -> &'static [KernelId] {
 }
 
 impl Form {
-    /// Whether it supports rows with these features: a slice holds rows of at most one segment.
+    /// Whether it is a candidate for rows with these features: a slice holds rows of at most one segment, and a list of long rows is of
+    /// no use without any.
     pub fn supports(&self, features: &Features) -> bool {
         match self.kernel {
+            KernelId::CsrCuts => features.max > LONG_ROW,
             KernelId::Sell | KernelId::Hybrid => features.max <= SEGMENT as u64,
             _ => true,
         }

@@ -14,6 +14,9 @@ use crate::work::pitch_bytes;
 /// Lanes of a warp.
 const WARP: u32 = 32;
 
+/// The shape whose weights predict `csr_cuts`: the same division of long rows, and as many loads in flight.
+const LIKE_CUTS: &str = "csr_segments_4";
+
 impl Form {
     /// Its shape; `None` where the form is not a candidate.
     pub fn shape(&self, dtype: Dtype, k: u64) -> Option<&'static str> {
@@ -37,6 +40,8 @@ impl Form {
                 format!("csr_segments_{depth}_tiles")
             }
             _ if !fits || !(whole || half) => return None,
+            // Four loads of X in flight per segment, too.
+            KernelId::CsrCuts => LIKE_CUTS.into(),
             KernelId::CsrSubwarp if whole => "csr_subwarp".into(),
             KernelId::CsrRuns if whole => format!("csr_runs_{piece}"),
             KernelId::CsrWays if whole && ways == (8 / lanes).max(1) => "csr_ways_8".into(),
@@ -65,6 +70,9 @@ impl Form {
 
     /// Its shape, or for a form without one the nearest shape of the same kernel.
     pub fn nearest_shape(&self, dtype: Dtype, k: u64) -> Option<&'static str> {
+        if self.kernel == KernelId::CsrCuts {
+            return self.shape(dtype, k).or(Some(LIKE_CUTS));
+        }
         let piece = format!("{}_{}", self.kernel.name(), self.variant.piece);
         let own = |shape: &&str| {
             let rest = shape.strip_prefix(self.kernel.name());
@@ -131,6 +139,14 @@ mod tests {
         let span = Variant { lanes: 8, vectors: 2, depth: 8, piece: SPAN as u32, ..Variant::PLAIN };
         let span = Form { kernel: KernelId::CsrSegments, variant: span };
         assert_eq!(span.shape(Dtype::F64, 32), Some("csr_segments_span_8_half"));
+        let cuts = |lanes, vectors| Form {
+            kernel: KernelId::CsrCuts,
+            variant: Variant { lanes, vectors, ..Variant::PLAIN },
+        };
+        assert_eq!(cuts(16, 1).shape(Dtype::F64, 32), Some("csr_segments_4"));
+        assert_eq!(cuts(8, 2).shape(Dtype::F64, 32), Some("csr_segments_4_half"));
+        assert_eq!(cuts(1, 1).shape(Dtype::F64, 32), None);
+        assert_eq!(cuts(1, 1).nearest_shape(Dtype::F64, 32), Some("csr_segments_4"));
         let shared = Variant { lanes: 8, shares: 4, depth: 16, rows: 4, ..Variant::PLAIN };
         let shared = Form { kernel: KernelId::RowGroups, variant: shared };
         assert_eq!(shared.shape(Dtype::F64, 16), Some("row_groups_shared_deep"));

@@ -1,0 +1,188 @@
+//! CSR with a list of the segments of its long rows, for an A that is copied for each product: A's own arrays are copied unchanged, and
+//! the list is short, since most rows are not in it.
+//!
+//! Arrays: `list`, `parts`, `cuts` and `counters` as in [`items`](super::items), for the canonical segments of rows of more than
+//! [`LONG_ROW`] nonzeros; then `row_pointers`, `columns` and `values` of CSR. The first four are empty if there is no such row.
+
+use super::items::{Item, List, spans_of};
+use super::storage::{Arrays, Storage, cast, write_entries};
+use crate::error::{Error, Result};
+use crate::kernel::cuda::{Layout, MAX_TILES, Variant};
+use crate::kernel::order::SEGMENT;
+use crate::matrix::{CsrView, Scalar};
+use crate::work::HeldRows;
+
+/// Rows with more nonzeros are cut at every segment, as `kernels/csr_cuts.cu` expects. A group of lanes computes a row of this length
+/// in about as much time as a launch takes; the list of longer rows has at most a twentieth of the bytes of their entries.
+pub const LONG_ROW: u64 = 2 * SEGMENT as u64;
+
+/// The arrays of the list, which come first.
+const LIST_ARRAYS: usize = 4;
+
+/// The sizes of a list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counts {
+    segments: u64,
+    cuts: u64,
+    slots: u64,
+}
+
+impl Counts {
+    /// The sizes of the list of rows with these lengths.
+    fn of(lengths: impl Iterator<Item = u64>) -> Self {
+        let mut counts = Self::default();
+        for length in lengths.filter(|&length| length > LONG_ROW) {
+            let segments = length.div_ceil(SEGMENT as u64);
+            let spans = spans_of(length, SEGMENT as u64);
+            counts.segments += segments;
+            counts.cuts += 1 + spans;
+            counts.slots += segments + spans;
+        }
+        counts
+    }
+}
+
+/// Storage of rows with these lengths.
+pub(super) fn storage(
+    variant: &Variant,
+    lengths: impl Iterator<Item = u64>,
+    (rows, nnz): (u64, u64),
+    value_bytes: u64,
+) -> Storage {
+    let Counts { segments, cuts, slots } = Counts::of(lengths);
+    let arrays = [
+        ("list", segments, size_of::<Item>() as u64),
+        ("parts", segments, 4),
+        ("cuts", cuts, size_of::<super::items::Cut>() as u64),
+        ("counters", cuts * MAX_TILES, 4),
+        ("row_pointers", rows + 1, 8),
+        ("columns", nnz, 4),
+        ("values", nnz, value_bytes),
+    ];
+    let storage = Storage::lay_out((Layout::Cuts, variant), rows, segments + rows, &arrays);
+    Storage { heavy: segments, scratch_rows: slots, ..storage }
+}
+
+/// Writes `rows` into the arrays of a slot.
+pub(super) fn write<T: Scalar>(rows: CsrView<'_, T>, held: &HeldRows, arrays: Arrays<'_, 7>) -> Result<()> {
+    let [items, parts, cuts, counters, pointers, columns, values] = arrays;
+    List::of_long_rows(LONG_ROW, rows.row_pointers())?.write(items, parts, cuts, counters)?;
+    write_rows(rows, held, [pointers, columns, values])
+}
+
+fn write_rows<T: Scalar>(rows: CsrView<'_, T>, held: &HeldRows, arrays: Arrays<'_, 3>) -> Result<()> {
+    let [pointers, columns, values] = arrays;
+    cast(pointers)?.copy_from_slice(rows.row_pointers());
+    write_entries(rows, held, cast(columns)?, cast(values)?)
+}
+
+impl Storage {
+    /// Bytes before its first array that is a part of A: those of the list of long rows; 0 without such a list.
+    pub fn list_bytes(&self) -> u64 {
+        match self.layout {
+            Layout::Cuts => self.arrays.get(LIST_ARRAYS).map_or(0, |array| array.range.start),
+            _ => 0,
+        }
+    }
+
+    /// Writes `rows` after a list that was written before.
+    pub fn write_after_list<T: Scalar>(
+        &self,
+        rows: CsrView<'_, T>,
+        held: &HeldRows,
+        slot: &mut [u8],
+    ) -> Result<()> {
+        let none = || Error::Internal("a chunk does not fit its slot".into());
+        let slot = slot.get_mut(..self.bytes() as usize).ok_or_else(none)?;
+        let [_, _, _, _, pointers, columns, values] = self.split(slot)?;
+        write_rows(rows, held, [pointers, columns, values])
+    }
+
+    /// Writes these bytes for the rows with these row pointers.
+    pub fn write_list(&self, row_pointers: &[u64], to: &mut [u8]) -> Result<()> {
+        let arrays = self.arrays.get(..LIST_ARRAYS).unwrap_or_default().to_vec();
+        if to.len() as u64 != self.list_bytes() || arrays.len() != LIST_ARRAYS {
+            return Err(Error::Internal("a list of long rows has another size than its memory".into()));
+        }
+        let [items, parts, cuts, counters] = Storage { arrays, ..self.clone() }.split(to)?;
+        List::of_long_rows(LONG_ROW, row_pointers)?.write(items, parts, cuts, counters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::items::{CUT, Cut, MAX_FLAT_SPANS, SPANS};
+    use super::super::storage::tests::{part, random_matrix, written};
+    use super::*;
+    use crate::kernel::order::SPAN;
+    use crate::matrix::AlignedBuffer;
+
+    fn storage_of(rows: CsrView<'_, f64>) -> Storage {
+        Storage::of(Layout::Cuts, &Variant::PLAIN, rows).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn the_list_has_every_segment_of_every_long_row_once_and_no_other(
+            lengths in proptest::collection::vec(
+                prop_oneof![0..9usize, 120..140usize, 250..260usize, 500..1100usize, 7000..10000usize], 0..12),
+            skipped in 0..5usize,
+        ) {
+            let a = random_matrix(&lengths, 10100);
+            let rows = a.view().slice_rows(skipped.min(a.rows())..a.rows());
+            let storage = storage_of(rows);
+            let slot = written(&storage, rows);
+            let (items, parts): (Vec<Item>, Vec<u32>) = (part(&slot, &storage, "list"), part(&slot, &storage, "parts"));
+            let cuts: Vec<Cut> = part(&slot, &storage, "cuts");
+            prop_assert!(part::<u32>(&slot, &storage, "counters").iter().all(|&count| count == 0));
+            prop_assert_eq!((storage.heavy, storage.items), (items.len() as u64, items.len() as u64 + rows.rows() as u64));
+            let pointers = rows.row_pointers();
+            let mut found: Vec<Vec<(u64, u64)>> = vec![Vec::new(); rows.rows()];
+            for (item, &part) in items.iter().zip(&parts) {
+                let length = u64::from(item.length & !CUT);
+                prop_assert!(item.length & CUT != 0 && length <= SEGMENT as u64);
+                let mut cut = cuts[item.row as usize];
+                prop_assert!(part < cut.parts && cut.parts & SPANS == 0);
+                if cut.above > 0 {
+                    cut = cuts[cut.above as usize - 1];
+                    prop_assert!(cut.above == 0 && cut.parts & SPANS != 0 && u64::from(cut.parts & !SPANS) > MAX_FLAT_SPANS);
+                }
+                found[cut.row_or_part as usize].push((item.begin_and_rows, length));
+            }
+            for (row, own) in found.iter().enumerate() {
+                let (begin, length) = (pointers[row] - pointers[0], rows.row_length(row) as u64);
+                let starts = (0..length).step_by(SEGMENT).filter(|_| length > LONG_ROW);
+                let expected = starts.map(|at| (begin + at, (length - at).min(SEGMENT as u64)));
+                prop_assert_eq!(own, &expected.collect::<Vec<_>>(), "row {}", row);
+            }
+            prop_assert_eq!(part::<u64>(&slot, &storage, "row_pointers"), pointers);
+            // The list by itself has the same bytes.
+            let mut list = AlignedBuffer::<u8>::zeroed(storage.list_bytes() as usize).unwrap();
+            list.fill(0xa5);
+            storage.write_list(pointers, &mut list).unwrap();
+            for array in &storage.arrays[..LIST_ARRAYS] {
+                let range = array.range.start as usize..array.range.end as usize;
+                prop_assert_eq!(&list[range.clone()], &slot[range]);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_without_a_long_one_have_no_list() {
+        let a = random_matrix(&[3, LONG_ROW as usize, 0], 900);
+        let storage = storage_of(a.view());
+        assert_eq!((storage.list_bytes(), storage.heavy, storage.scratch_rows), (0, 0, 0));
+        assert_eq!(storage.bytes(), Storage::csr(3, a.nnz() as u64, 8).bytes());
+    }
+
+    #[test]
+    fn the_list_of_long_rows_has_at_most_a_twentieth_of_the_bytes_of_their_entries() {
+        for length in [LONG_ROW + 1, 400, 1000, 8 * SPAN as u64 + 1, 40_000, 5_000_000] {
+            let Counts { segments, cuts, .. } = Counts::of([length].into_iter());
+            let bytes = segments * 20 + cuts * (16 + 4 * MAX_TILES);
+            assert!(20 * bytes <= length * 12, "{length}: {bytes}");
+        }
+    }
+}
