@@ -3,6 +3,7 @@
 use super::tests::{devices, matrix, request};
 use super::*;
 use crate::cost::preset;
+use crate::graph::TaskKind;
 use crate::matrix::Csr;
 use crate::work::Work;
 
@@ -21,6 +22,22 @@ fn columns_everywhere_leave_x_in_one_piece() {
     let plan = h200(&matrix("rmat,scale=17,degree=8"), 32, Mode::Resident);
     assert!(plan.devices[1].x_blocks.is_empty() && plan.chunks.iter().all(|chunk| chunk.x_rows.is_none()));
     assert!(plan.reasons.iter().any(|reason| reason.starts_with("X: in one piece")), "{:?}", plan.reasons);
+}
+
+#[test]
+fn x_in_one_piece_is_copied_before_the_chunks_of_a() {
+    // X is shorter than a chunk of A.
+    let plan = h200(&matrix("rmat,scale=17,degree=8"), 1, Mode::Oneshot);
+    assert!(plan.devices[1].x_blocks.is_empty() && plan.chunks.len() > 4);
+    let planned = plan.graph(&Remaining::all(&plan)).unwrap();
+    let turns = |is_x: bool| -> Vec<u32> {
+        let uploads = planned.graph.tasks().iter().filter(|task| task.kind == TaskKind::Upload);
+        let own = uploads.filter(|task| matches!(planned.items[task.item as usize], Item::X { .. }) == is_x);
+        own.map(|task| task.turn).collect()
+    };
+    let (x, a) = (turns(true), turns(false));
+    assert_eq!((x.len(), a.len()), (1, plan.chunks.len()));
+    assert!(a.iter().all(|turn| *turn > x[0]), "{x:?} {a:?}");
 }
 
 #[test]
