@@ -4,6 +4,8 @@
     pip install -r .ci/kernels.txt
     compile_kernels.py [FILE.cu ...]            checks: every file compiles without messages for every architecture, its
                                                 code in kernels/compiled is current, and fast kernels spill no register
+    compile_kernels.py --drawn N                the same for N files that are drawn and for those whose code is not of
+                                                their text; of the others only fingerprints are compared
     compile_kernels.py --write [FILE.cu ...]    writes kernels/compiled
 
 kernels/compiled/NAME.bin has one archive per target: PTX, then the machine code of each architecture in MACHINE_CODE. An
@@ -18,6 +20,7 @@ import argparse
 import concurrent.futures
 import ctypes
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -203,16 +206,23 @@ def write_all(sources, made, stored):
             path.unlink()
 
 
-def stale(sources, made, stored):
-    """The differences between kernels/compiled and what it should hold."""
+def is_stored(path, stored):
+    """Whether there is undamaged code for every target that was compiled from the text as it is now."""
+    of, old = stored.get(path.name, (None, {}))
+    return of == fingerprint(whole_text(path).encode()) and len(old) == len(TARGETS)
+
+
+def stale(sources, chosen, made, stored):
+    """The differences between kernels/compiled and what it should hold for the files in `chosen`."""
     found = []
-    for path in (path for path in sources if path.name in made):
+    for path in chosen:
         of, old = stored.get(path.name, (None, {}))
         if of != fingerprint(whole_text(path).encode()):
             found.append(f"kernels/compiled has no code of {path.name} as it is now: {NOT_CURRENT}")
             continue
         for target in TARGETS:
-            if target not in old or decompress(old[target]) != made[path.name].get(target):
+            differs = path.name in made and decompress(old.get(target, b"")) != made[path.name].get(target)
+            if target not in old or differs:
                 found.append(f"kernels/compiled/{path.stem}.bin is not current for {target}: {NOT_CURRENT}")
     files = {path.stem for path in sources}
     others = {path.stem for path in COMPILED.glob("*.bin")} | {file.removesuffix(".cu") for file in stored}
@@ -272,14 +282,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write kernels/compiled")
     parser.add_argument("files", nargs="*", metavar="FILE.cu", help="names of files; all without one")
+    parser.add_argument("--drawn", type=int, metavar="N", help="compile N files that are drawn, and those without current code")
     arguments = parser.parse_args()
     sources = sorted((path for folder in FOLDERS for path in folder.glob("*.cu")), key=lambda path: path.name)
     chosen = [path for path in sources if not arguments.files or path.name in arguments.files]
     if not chosen:
         sys.exit(f"none of these is a kernel; there are {', '.join(path.name for path in sources)}")
     load()
-    complaints, wanted = [], [form for path in chosen for form in forms(path)]
-    made = {path.name: {} for path in chosen}
+    compiled_now = chosen
+    if arguments.drawn is not None:
+        stored, seed = stored_archives(), random.randrange(2**32)
+        current = [path for path in chosen if is_stored(path, stored)]
+        drawn = random.Random(seed).sample(current, min(arguments.drawn, len(current)))
+        compiled_now = [path for path in chosen if path not in current or path in drawn]
+        print(f"{len(compiled_now)} of {len(chosen)} files are compiled, drawn with seed {seed}", flush=True)
+    complaints, wanted = [], [form for path in compiled_now for form in forms(path)]
+    made = {path.name: {} for path in compiled_now}
     # Processes, since the compiler compiles one text at a time in each.
     with concurrent.futures.ProcessPoolExecutor() as workers:
         for (path, _, _), (words, wrong, archives_of) in zip(wanted, workers.map(check, wanted)):
@@ -289,7 +307,7 @@ def main():
     compiled = {file: targets for file, targets in made.items() if len(targets) == len(TARGETS)}
     if arguments.write:
         write_all(sources, compiled, stored_archives())
-    complaints += stale(sources, compiled, stored_archives())
+    complaints += stale(sources, [path for path in chosen if path.name in compiled or path.name not in made], compiled, stored_archives())
     for complaint in complaints:
         print(complaint, file=sys.stderr)
     return 1 if complaints else 0
