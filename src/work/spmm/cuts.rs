@@ -1,7 +1,7 @@
 //! CSR with a list of the segments of its long rows, for an A that is copied for each product: A's own arrays are copied unchanged, and
 //! the list is short, since most rows are not in it.
 //!
-//! Arrays: `list`, `parts`, `cuts` and `counters` as in [`items`](super::items), for the canonical segments of rows of more than
+//! Arrays: `list`, `parts`, `cuts` and `counters` as in `items.rs`, for the canonical segments of rows of more than
 //! [`LONG_ROW`] nonzeros; then `row_pointers`, `columns` and `values` of CSR. The first four are empty if there is no such row.
 
 use super::items::{Item, List, spans_of};
