@@ -25,9 +25,9 @@ def interrupted(work):
         return time.monotonic() - sent[0]
 
 def assert_quick(work):
-    # The shortest of three: other processes may take the cores meanwhile.
+    # The shortest of ten: other processes may take the cores meanwhile.
     seconds = []
-    for _ in range(3):
+    for _ in range(10):
         seconds.append(interrupted(work))
         if seconds[-1] <= 0.2:
             return
@@ -136,11 +136,16 @@ def test_the_interpreter_runs_while_vectors_wait_for_a_product(use):
         x, y = a.vectors(256), a.vectors(256)
         x.fill(1.0)
         started, ended = threading.Event(), threading.Event()
+        # How often the main thread has run, and how often it did during each product. Not a time: other processes may take the cores,
+        # but they slow the products too.
+        turns, turns_of_products = 0, []
 
         def multiply():
             started.set()
             for _ in range(5):
+                begin = turns
                 a.matmul(x, out=y)
+                turns_of_products.append(turns - begin)
             ended.set()
 
         def ask():
@@ -151,12 +156,12 @@ def test_the_interpreter_runs_while_vectors_wait_for_a_product(use):
         for thread in threads:
             thread.start()
         started.wait()
-        longest, last = 0.0, time.monotonic()
         while not ended.is_set():
             time.sleep(0.001)
-            longest, last = max(longest, time.monotonic() - last), time.monotonic()
+            turns += 1
         for thread in threads:
             thread.join()
-        assert longest < 0.2, f"the main thread stood still for {{longest}} s"
+        median = sorted(turns_of_products)[2]
+        assert median >= 5, f"the main thread stood still: {{turns_of_products}} turns during the products"
         """
     )
