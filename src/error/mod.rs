@@ -216,9 +216,14 @@ impl Error {
             Self::Input { place, reason } => format!("{place}: {}", reason.words()),
             Self::Read { path, source } => format!("{}: {source}", path.display()),
             Self::DoesNotFit { what, needed_bytes, limit_bytes, advice } => {
-                let (needed, limit) = (Bytes(*needed_bytes), Bytes(*limit_bytes));
+                let needed = Bytes(*needed_bytes);
+                // 0: no limit is known, but the memory was not given.
+                let limit = match *limit_bytes {
+                    0 => String::new(),
+                    limit => format!(" but the limit is {}", Bytes(limit)),
+                };
                 let separator = if advice.words().is_empty() { "" } else { "; " };
-                format!("{what} needs {needed} but the limit is {limit}{separator}{}", advice.words())
+                format!("{what} needs {needed}{limit}{separator}{}", advice.words())
             }
             Self::Device { device, reason } => format!("device {device}: {}", reason.words()),
             Self::Rank { rank, host, reason, .. } => format!("rank {rank} on {host}: {}", reason.words()),

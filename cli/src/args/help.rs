@@ -144,7 +144,8 @@ Examples:
 
 /// The keys of a study.
 const STUDY_KEYS: &str = "\
-Keys of a study file; configs/README.md in the sources describes them, and
+Keys of a study file; configs/README.md in the sources, which is
+share/rowloom/configs/README.md of an installed archive, describes them, and
 `rowloom study --save quick` writes an example:
   title       required; question, seed and baseline (one_thread, serial_csr or
               scipy: what speed-ups are over) are not

@@ -29,8 +29,8 @@ pub struct RunArguments {
 
     /// X: random, ones, FILE (.mtx, .npy, .csv, text) or -
     ///
-    /// random: uniform from -1 to 1. ones: all ones. FILE: a Matrix Market array or a .npy file. -: the same from standard
-    /// input.
+    /// random: uniform from -1 to 1. ones: all ones. FILE: a Matrix Market array, a .npy file, or text with a row of X in each
+    /// line (.csv, .txt). -: the same from standard input.
     #[arg(long, value_name = "X", default_value = "random", value_hint = ValueHint::FilePath)]
     pub x: XSource,
 

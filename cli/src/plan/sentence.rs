@@ -39,7 +39,10 @@ pub fn of_plan(plan: &Plan, counts: &[DeviceCount]) -> String {
     match fewer.filter(|count| count.total_s < CLEARLY_FASTER * plan.total_s()) {
         Some(fewer) => {
             let gpus = Counted(fewer.gpus, "GPU");
-            words.push(format!("{gpus} would take {} in total", Seconds(fewer.total_s)));
+            let has_cpu =
+                plan.devices.iter().any(|device| device.chunks > 0 && device.profile.link.is_none());
+            let cpu = if has_cpu { "the CPU and " } else { "" };
+            words.push(format!("{cpu}{gpus} would take {} in total", Seconds(fewer.total_s)));
         }
         None if set_up => words.push(further(plan)),
         None if slowest_s > WAITING * others_s => {

@@ -24,9 +24,14 @@ impl Baseline {
             Self::OneThread => {
                 let is_canonical =
                     || KernelId::by_name(kernel).is_ok_and(|id| id.info().order == Order::Canonical);
-                let on_cpu = record.measured == Measured::Kernel && record.devices == "cpu";
-                (on_cpu && record.used_threads() == 1 && is_canonical())
-                    .then(|| format!("{kernel} on 1 thread"))
+                let on_one_thread = record.devices == "cpu" && record.used_threads() == 1;
+                match record.measured {
+                    Measured::Kernel if on_one_thread && is_canonical() => {
+                        Some(format!("{kernel} on 1 thread"))
+                    }
+                    Measured::Run if on_one_thread => Some("the product on 1 thread".to_owned()),
+                    _ => None,
+                }
             }
             Self::SerialCsr => (kernel == SERIAL).then(|| kernel.to_owned()),
             Self::Scipy => {
@@ -37,8 +42,17 @@ impl Baseline {
     }
 }
 
-/// Sets the speed-up of each record over the baseline on the same matrix, precision and K, and of each conversion over its serial
-/// version. Only verified results have one.
+/// What a record is compared with besides the baseline's own kind: a whole product with products, a conversion with its serial version.
+fn compared_as(record: &Record, baseline: Baseline) -> &str {
+    match record.measured {
+        Measured::Run if baseline == Baseline::OneThread => "run",
+        Measured::Conversion => record.kernel.rsplit_once(", ").map_or("", |(conversion, _)| conversion),
+        _ => "",
+    }
+}
+
+/// Sets the speed-up of each record over the baseline on the same matrix, precision and K, of each whole product over the one on one
+/// thread, and of each conversion over its serial version. Only verified results have one.
 pub fn add_speedups(records: &mut [Record], baseline: Baseline) {
     type Key = (String, Option<Dtype>, Option<usize>, String);
     let key = |record: &Record, name: &str| -> Key {
@@ -61,7 +75,7 @@ pub fn add_speedups(records: &mut [Record], baseline: Baseline) {
             Measured::Conversion => {
                 record.kernel.strip_suffix(", serial").map(|name| (name, SERIAL_VERSION.to_owned()))
             }
-            _ => baseline.name(record).map(|shown| ("", shown)),
+            _ => baseline.name(record).map(|shown| (compared_as(record, baseline), shown)),
         };
         let (Some((name, shown)), Some(median)) = (found, record.verified_s()) else { continue };
         let key = key(record, name);
@@ -75,11 +89,7 @@ pub fn add_speedups(records: &mut [Record], baseline: Baseline) {
         }
     }
     for record in records {
-        let name = match record.measured {
-            Measured::Conversion => record.kernel.rsplit_once(", ").map_or("", |(conversion, _)| conversion),
-            _ => "",
-        };
-        let wanted = key(record, name);
+        let wanted = key(record, compared_as(record, baseline));
         let found = baselines.iter().find(|(key, ..)| *key == wanted);
         let median = record.verified_s().filter(|&median| median > 0.0);
         let speedup =
@@ -154,6 +164,21 @@ mod tests {
         let mut without = [record("serial_csr", 8.0, 1), record("cpu_csr", 2.0, 1)];
         add_speedups(&mut without, Baseline::OneThread);
         assert_eq!(without[1].speedup_over.as_deref(), Some("serial_csr on 1 thread"));
+    }
+
+    #[test]
+    fn products_are_compared_with_the_product_on_one_thread_and_not_with_kernels() {
+        let run =
+            |threads, seconds| Record { measured: Measured::Run, threads, ..record("cpu_csr", seconds, 1) };
+        let kernel = Record { threads: 1, ..record("cpu_csr", 2.0, 1) };
+        let gpu = Record { devices: "cuda:0".into(), ..run(2, 1.5) };
+        let mut records = [run(1, 6.0), run(2, 3.0), gpu, kernel];
+        add_speedups(&mut records, Baseline::OneThread);
+        assert_eq!(
+            records.each_ref().map(|record| record.speedup),
+            [Some(1.0), Some(2.0), Some(4.0), Some(1.0)]
+        );
+        assert_eq!(records[1].speedup_over.as_deref(), Some("the product on 1 thread"));
     }
 
     #[test]

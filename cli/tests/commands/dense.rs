@@ -141,6 +141,12 @@ fn tables_of_spreadsheets_are_read_and_a_column_of_text_is_named() {
     place.write("quoted.csv", "\"id\";\"val\"\n1;\"2,5\"\n2;\"3,5\"\n");
     let shown = place.succeed("colmean quoted.csv").stdout;
     assert!(shown.contains("mean 3.000000") && shown.contains("val"), "{shown}");
+    place.write("ends.csv", "a;b\n1,5;2,5;\n");
+    place.fail(
+        "colmean ends.csv",
+        3,
+        "ends.csv:1: this line has 2 names, the first line of numbers 3 fields",
+    );
     place.write("text.csv", "id;name\n1;abc\n");
     place.fail(
         "colmean text.csv",

@@ -1,7 +1,7 @@
 //! How a table of text is written: names in its first line, semicolons between numbers, decimal commas, numbers in quotation marks.
 //!
-//! Spreadsheets write such tables. A line is one of names if no field of it is a number and it has as many fields as the next line. In a
-//! table with semicolons, or with tabs, a comma is a decimal mark; its numbers are rewritten with commas between them and decimal points,
+//! Spreadsheets write such tables. A line is one of names if no field of it is a number and the next line has as many fields; with
+//! separators between the fields, another number of fields is an error. In a table with semicolons, or with tabs, a comma is a decimal mark; its numbers are rewritten with commas between them and decimal points,
 //! byte for byte, so that places in errors stay right. Quotation marks around a number become blanks. In a table with commas between its
 //! numbers, a comma within quotation marks may be a decimal mark or one of thousands, so such a field is refused.
 
@@ -25,6 +25,8 @@ const REWRITTEN_BYTES: usize = 1 << 20;
 pub(super) struct Table<'t> {
     /// The names of the columns; none where the first line has numbers.
     pub names: Vec<String>,
+    /// Fields of the first line of numbers, where there are names.
+    pub fields: usize,
     /// Lines before the numbers.
     pub lines_before: u64,
     /// The numbers, with blanks or commas between them and decimal points.
@@ -40,6 +42,7 @@ impl<'t> Table<'t> {
     pub fn of(text: &'t [u8]) -> Self {
         let (names, lines_before, numbers) = without_names(text);
         let first = lines(numbers).find(|line| has_numbers(line)).unwrap_or_default();
+        let fields = if names.is_empty() { 0 } else { fields(first).len() };
         let has_semicolons = memchr(b';', first).is_some();
         let has_decimal_commas =
             if has_semicolons { memchr(b',', numbers).is_some() } else { has_tabs_and_decimal_commas(first) };
@@ -69,7 +72,7 @@ impl<'t> Table<'t> {
         if is_rewritten {
             rewrite(numbers.to_mut());
         }
-        Self { names, lines_before, numbers, has_semicolons, notes }
+        Self { names, fields, lines_before, numbers, has_semicolons, notes }
     }
 }
 
@@ -94,7 +97,7 @@ fn without_names(text: &[u8]) -> (Vec<String>, u64, &[u8]) {
     let is_named = names.iter().any(|name| !name.is_empty())
         && !names.iter().any(|name| is_number(name))
         && fields(second).iter().any(|field| is_number(field))
-        && names.len() == fields(second).len()
+        && (names.len() == fields(second).len() || is_separated(first) || is_separated(second))
         && !first.trim_ascii_start().starts_with(b"<");
     if !is_named {
         return nothing;
@@ -102,6 +105,11 @@ fn without_names(text: &[u8]) -> (Vec<String>, u64, &[u8]) {
     // Both are parts of the text.
     let end = first.as_ptr() as usize - text.as_ptr() as usize + first.len();
     (names, index as u64 + 1, text.get(end + 1..).unwrap_or_default())
+}
+
+/// Whether a line has separators that only tables have.
+fn is_separated(line: &[u8]) -> bool {
+    line.iter().any(|byte| b";\t,".contains(byte))
 }
 
 /// The fields of a line without quotation marks: between semicolons, else tabs, else commas, else blanks.

@@ -24,7 +24,7 @@ use super::matrix_market::number::shown;
 use super::matrix_market::tally::Tally;
 use super::table_text::{MOST_NAMES_BYTES, Table, begins_with_names, has_numbers, lines};
 use super::{Input, ReadOptions, counted, read_start};
-use crate::error::{Error, Place, Reason, Result};
+use crate::error::{Counted, Error, Place, Reason, Result};
 use crate::matrix::info::Field;
 use crate::matrix::{MultiVector, Scalar};
 
@@ -142,6 +142,14 @@ fn read_bytes<T: Scalar>(
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let table = Table::of(text);
     let text = &*table.numbers;
+    if table.names.len() != table.fields {
+        let (names, fields) =
+            (Counted(table.names.len() as u64, "name"), Counted(table.fields as u64, "field"));
+        let reason = format!(
+            "this line has {names}, the first line of numbers {fields}: every column needs one name, and a line no separator at its end"
+        );
+        return Err(Error::input(Place::line(source, table.lines_before), reason));
+    }
     let source = Source { file: source, names: &table.names };
     let form = first_form::<T>(source.file, &table, options.finite)?
         .map_err(|refusal| source.refused(table.lines_before, refusal))?;

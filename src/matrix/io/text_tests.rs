@@ -89,6 +89,14 @@ fn a_first_line_of_names_names_the_columns() {
             "{text:?}"
         );
     }
+    for (text, counts) in [
+        ("a;b\n1,5;2,5;\n", "has 2 names, the first line of numbers 3 fields"),
+        ("a;b\n1;2;3\n", "has 2 names, the first line of numbers 3 fields"),
+        ("x\n1,5\n", "has 1 name, the first line of numbers 2 fields"),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.starts_with("a.txt:1: this line") && error.contains(counts), "{text:?}: {error}");
+    }
     assert!(read("1 2\n3 4\n").unwrap().names.is_empty());
     assert!(read("nan inf\n3 4\n").unwrap().names.is_empty(), "both are numbers");
 }

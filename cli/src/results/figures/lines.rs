@@ -1,13 +1,13 @@
 //! Figures with a number on the horizontal axis.
 
 use super::series::{
-    Pair, by_matrix, figure, line_panels, measured, point, rate_spread, reference, time_spread,
+    Pair, by_matrix, figure, line_panels, measured, point, rate_spread, ratio_spread, reference, time_spread,
 };
 use super::sweep_records::{SweepRecords, is_serial};
 use crate::plots::{Axis, Figure, Lines, Plot, Point, Scale, Series, SeriesStyle};
 use crate::results::baseline::baselines;
 use crate::results::config::Subject;
-use crate::results::record::Record;
+use crate::results::record::{Measured, Record};
 
 /// Largest ratio of two series that a linear axis shows.
 const MAX_LINEAR_RATIO: f64 = 10.0;
@@ -40,13 +40,16 @@ fn scaling(swept: &SweepRecords<'_>, axis_name: &str, x: fn(&Record) -> f64) -> 
         let first = members.iter().min_by(|a, b| x(a).total_cmp(&x(b)));
         let base = first.and_then(|first| Some((x(first), first.gflops()?)));
         let (first_x, base_rate) = base.ok_or("has no rate")?;
+        let base_interval = first.and_then(|first| rate_spread(first)).unwrap_or((base_rate, base_rate));
         if members.iter().all(|record| x(record) == first_x) {
             return Err(format!("measured with one number of {axis_name} only"));
         }
         let of = |record: &&Record| {
-            let speedup = |rate: f64| rate / base_rate * first_x;
-            let (count, value) = (x(record), speedup(record.gflops()?));
-            let spread = rate_spread(record).map(|(low, high)| (speedup(low), speedup(high)));
+            let (count, rate) = (x(record), record.gflops()?);
+            let value = rate / base_rate * first_x;
+            // The base of all points has its own noise only.
+            let base = if count == first_x { (base_rate, base_rate) } else { base_interval };
+            let spread = rate_spread(record).map(|own| ratio_spread(value, (rate, own), (base_rate, base)));
             Some(match efficiency {
                 true => point(count, 100.0 * value / count, None, record),
                 false => point(count, value, spread, record),
@@ -108,8 +111,10 @@ fn scaling(swept: &SweepRecords<'_>, axis_name: &str, x: fn(&Record) -> f64) -> 
 
 /// Speed-up over the serial kernel or conversion, by threads.
 pub fn speedup_by_threads(swept: &SweepRecords<'_>) -> Option<Figure> {
-    let has_baseline = swept.records.iter().any(|record| record.speedup.is_some() && !is_serial(record));
-    if !has_baseline {
+    // Whole products over the one on one thread are in the figure of scaling.
+    let has_baseline =
+        |record: &&Record| record.speedup.is_some() && record.measured != Measured::Run && !is_serial(record);
+    if !swept.records.iter().any(|record| has_baseline(&record)) {
         return None;
     }
     let panels = by_matrix(swept, &["threads"], |name, members| {

@@ -284,6 +284,14 @@ pub fn rate_spread(record: &Record) -> Option<(f64, f64)> {
     Some((flops / high * 1e-9, flops / low * 1e-9))
 }
 
+/// The interval of a ratio of two rates that have these intervals: the relative widths are added in quadrature, as in `bench`.
+pub fn ratio_spread(ratio: f64, rate: (f64, (f64, f64)), base: (f64, (f64, f64))) -> (f64, f64) {
+    let ((rate, (low, high)), (base, (base_low, base_high))) = (rate, base);
+    let below = (1.0 - low / rate).hypot(base_high / base - 1.0);
+    let above = (high / rate - 1.0).hypot(1.0 - base_low / base);
+    (ratio * (1.0 - below).max(0.0), ratio * (1.0 + above))
+}
+
 /// A measured series of points in the order of x.
 pub fn measured(name: &str, mut points: Vec<Point>) -> Series {
     points.sort_by(|a, b| a.x.total_cmp(&b.x));

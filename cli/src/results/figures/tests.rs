@@ -1,5 +1,6 @@
 use crate::measure::{Checked, MatrixFacts};
 use crate::plots::{Missing, Plot, SeriesStyle, svg};
+use crate::results::figures::series::ratio_spread;
 use crate::results::figures::*;
 use crate::results::record::Measured;
 use crate::statistics::Times;
@@ -70,6 +71,16 @@ fn threads_give_speed_up_with_an_ideal_line_and_efficiency() {
     let Plot::Lines(efficiency) = &figures[1].panels[0].plot else { panic!("lines") };
     assert_eq!(efficiency.series[0].points[2].y, 50.0);
     assert!(efficiency.y.label.contains('%'));
+}
+
+#[test]
+fn the_interval_of_a_ratio_has_the_noise_of_both() {
+    let exact = (2.0, (2.0, 2.0));
+    assert_eq!(ratio_spread(3.0, exact, exact), (3.0, 3.0));
+    assert_eq!(ratio_spread(3.0, (2.0, (1.0, 3.0)), exact), (1.5, 4.5));
+    assert_eq!(ratio_spread(3.0, exact, (2.0, (1.0, 3.0))), (1.5, 4.5));
+    let (low, high) = ratio_spread(1.0, (1.0, (0.7, 1.4)), (1.0, (0.7, 1.4)));
+    assert!(low < 0.7 && high > 1.4 && low > 0.4 && high < 1.6, "{low} {high}");
 }
 
 #[test]
