@@ -28,6 +28,7 @@ mod sprs_matrices;
 pub mod spy;
 pub mod statistics;
 pub mod transpose;
+mod value_bits;
 
 pub use array::{AlignedBuffer, Array};
 pub use content::ContentId;
@@ -42,3 +43,4 @@ pub use sell::{SlicedEll, Slicing};
 pub use spy::spy_svg;
 pub use statistics::RowStatistics;
 pub use transpose::transpose;
+pub use value_bits::ValueBits;
