@@ -33,9 +33,10 @@ except ImportError:
     joblib = None
 
 ROUND_SECONDS = 4.0
-#: A thread that ends no action for as long hangs: all stacks are printed, and the program ends.
-HANG_SECONDS = 90
-CHILD_SECONDS = 60
+#: A thread that ends no action for as long hangs: all stacks are printed, and the program ends. So long, since other processes may
+#: take the cores: beside four compilers and with a lower priority, threads waited for 90 s.
+HANG_SECONDS = 300
+CHILD_SECONDS = 200
 #: Memory that may be added after the first third of the rounds: caches of allocators, of each thread.
 ALLOWED_GROWTH_MIB = 64
 #: Operators that threads share.
