@@ -2,7 +2,7 @@
 //! size is bounded by it: a plan that passes gives the right Y or an error with a type.
 
 use super::data::{Chunk, DevicePlan, Mode, Plan, Slots, XPlan};
-use super::memory::{MAX_SLOTS, RING_SLOTS};
+use super::memory::{MAX_SLICES, RING_SLOTS};
 use super::tail::split_rows;
 use crate::error::{Advice, Error, Place, Result};
 use crate::kernel::Processor;
@@ -176,13 +176,13 @@ impl Plan {
         let in_parts = work.stages_in_parts() && resident && slots.a_slots == 0;
         let staged = (if in_parts { 1 } else { own.staged }, largest.staged);
         let slice = (own.slice, largest.slice);
-        let a = holds(slots.a_slots, slots.a_slot_bytes, MAX_SLOTS, (copied.staged, largest.staged));
+        let a = holds(slots.a_slots, slots.a_slot_bytes, ring, (copied.staged, largest.staged));
         let pinned_in = holds(slots.pinned_in_slots, slots.pinned_in_slot_bytes, ring, staged);
-        let pinned_out = holds(slots.pinned_out_slots, slots.pinned_out_slot_bytes, MAX_SLOTS, slice);
+        let pinned_out = holds(slots.pinned_out_slots, slots.pinned_out_slot_bytes, MAX_SLICES, slice);
         let (registered, of_a) = (device.registered, (slots.a_slots, slots.a_slot_bytes));
         let fits = slots.resident_bytes == resident_bytes
             && (own.scratch..=largest.scratch).contains(&slots.scratch_bytes)
-            && holds(slots.y_slots, slots.y_slot_bytes, MAX_SLOTS, slice)
+            && holds(slots.y_slots, slots.y_slot_bytes, MAX_SLICES, slice)
             && none_or(is_copied, of_a.0, of_a.1, a)
             && none_or(!registered.a, slots.pinned_in_slots, slots.pinned_in_slot_bytes, pinned_in)
             && none_or(!registered.y, slots.pinned_out_slots, slots.pinned_out_slot_bytes, pinned_out);
