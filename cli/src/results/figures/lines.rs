@@ -114,7 +114,7 @@ pub fn speedup_by_threads(swept: &SweepRecords<'_>) -> Option<Figure> {
     // Whole products over the one on one thread are in the figure of scaling.
     let has_baseline =
         |record: &&Record| record.speedup.is_some() && record.measured != Measured::Run && !is_serial(record);
-    if !swept.records.iter().any(|record| has_baseline(&record)) {
+    if !swept.records.iter().any(has_baseline) {
         return None;
     }
     let panels = by_matrix(swept, &["threads"], |name, members| {
