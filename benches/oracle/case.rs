@@ -1,7 +1,5 @@
 //! A case: one matrix and one X, with products of many draws. It depends on its seed only.
 
-use rowloom::internal::kernel::KernelId;
-
 use crate::colmean::ColmeanRequest;
 use crate::coverage::{Coverage, FACTOR_BUCKETS, column_buckets};
 use crate::cpu::CpuRequest;
@@ -15,7 +13,7 @@ use crate::reference::Reference;
 use crate::runtime::{CUDA_LISTS, EMULATED_LISTS, HOST_LISTS, RuntimeRequest, Shape};
 use crate::sparse::Sparse;
 use crate::structure::{DENSE, ENTRY_ORDERS, LARGE, ON_DEVICES, SMALL, Size, Structure, pattern};
-use crate::values::{self, OF_MATRICES, OF_X, Values};
+use crate::values::{self, OF_MATRICES, OF_X};
 use crate::vectors::VectorsRequest;
 use crate::{cpu, dense, ranks, runtime, vectors};
 
@@ -222,10 +220,7 @@ impl Operand {
             _ => random.weighted(sizes(family)),
         };
         let order = random.weighted(&ENTRY_ORDERS);
-        let (mut matrix_values, x_values) = (random.weighted(&OF_MATRICES), random.weighted(&OF_X));
-        if drawing.restrictions.kernel == Some(KernelId::CsrPattern) {
-            matrix_values = Values::Equal;
-        }
+        let (matrix_values, x_values) = (random.weighted(&OF_MATRICES), random.weighted(&OF_X));
         let (cols, rows) = pattern(random, structure, size);
         let mut a = order.arranged(random, cols, rows);
         a.values = matrix_values.draw::<T>(random, a.nnz());
@@ -318,7 +313,6 @@ fn run_as<T: Value>(drawing: &mut Drawing, family: Family, lab: &mut Lab) -> Tal
         std::process::exit(70);
     }
     let csr = a.csr::<T>().expect("the arrays of the oracle are valid");
-    let has_equal_values = csr.view().has_equal_values();
     let ascending = (0..a.rows).all(|row| a.row(row).0.is_sorted());
     let (mut tally, lists) = (Tally::default(), lists(family, drawing.restrictions));
     // The products of a case share their devices: others would be opened meanwhile.
@@ -339,11 +333,10 @@ fn run_as<T: Value>(drawing: &mut Drawing, family: Family, lab: &mut Lab) -> Tal
         let request = match family {
             Family::Cpu => Request::Cpu(CpuRequest::draw(drawing)),
             Family::Runtime | Family::Emulated | Family::Cuda => {
-                let double = T::NAME == "f64";
-                let shape = Shape { double, k, all, is_large, may_transpose: ascending, has_equal_values };
+                let shape = Shape { double: T::NAME == "f64", k, all, is_large, may_transpose: ascending };
                 Request::Runtime(RuntimeRequest::draw(drawing, family.name(), devices, shape))
             }
-            Family::Vectors => Request::Vectors(VectorsRequest::draw(drawing, &lists, has_equal_values)),
+            Family::Vectors => Request::Vectors(VectorsRequest::draw(drawing, &lists)),
             Family::Ranks => Request::Ranks(RanksRequest::draw(drawing, &lists)),
             Family::Gemm => Request::Gemm(GemmRequest::draw(drawing, &lists, all, is_large)),
             Family::Colmean => Request::Colmean(ColmeanRequest::draw(drawing, &lists)),

@@ -5,14 +5,12 @@
 //! values may be in a mapped file.
 
 use std::ops::Range;
-use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
 use super::array::Array;
 use super::content::ContentId;
 use super::scalar::Scalar;
-use super::value_bits::ValueBits;
 use crate::error::{Error, Result};
 
 /// Maximal number of columns of a matrix: indices are `u32`, and the largest `u32` marks padding.
@@ -28,8 +26,6 @@ pub struct Csr<T: Scalar> {
     columns: Array<u32>,
     values: Array<T>,
     content: ContentId,
-    /// Whether all values are equal, once somebody has asked.
-    equal_values: OnceLock<bool>,
 }
 
 /// Compares the arrays.
@@ -55,8 +51,7 @@ impl<T: Scalar> Csr<T> {
         if row_pointers.may_change() || columns.may_change() {
             return Err(Error::Internal("row pointers and columns must not be in a mapped file".into()));
         }
-        let (content, equal_values) = (ContentId::unique(), OnceLock::new());
-        let matrix = Self { rows, cols, row_pointers, columns, values, content, equal_values };
+        let matrix = Self { rows, cols, row_pointers, columns, values, content: ContentId::unique() };
         matrix.view().check()?;
         Ok(matrix)
     }
@@ -71,7 +66,6 @@ impl<T: Scalar> Csr<T> {
             columns: Vec::new().into(),
             values: Vec::new().into(),
             content: ContentId::unique(),
-            equal_values: OnceLock::new(),
         }
     }
 
@@ -120,7 +114,6 @@ impl<T: Scalar> Csr<T> {
             values: &self.values,
             mapped: self.values.may_change().then_some(Mapped(&self.values)),
             content: Some(self.content),
-            equal_values: Some(&self.equal_values),
         }
     }
 
@@ -128,11 +121,6 @@ impl<T: Scalar> Csr<T> {
     #[doc(hidden)]
     pub fn with_columns(self, cols: usize, columns: impl Into<Array<u32>>) -> Result<Self> {
         Self::try_new(self.rows, cols, self.row_pointers, columns, self.values)
-    }
-
-    /// The same matrix, for one without values of its own: they are not read to find out whether all are equal.
-    pub(super) fn with_unread_values(self) -> Self {
-        Self { equal_values: OnceLock::from(false), ..self }
     }
 
     /// The same matrix in precision `U`; values are rounded to nearest.
@@ -151,7 +139,6 @@ impl<T: Scalar> Csr<T> {
             columns: AlignedBuffer::copied_from(&self.columns)?.into(),
             values: values.into(),
             content: ContentId::unique(),
-            equal_values: OnceLock::new(),
         })
     }
 }
@@ -201,8 +188,6 @@ pub struct CsrView<'a, T> {
     /// The array that has the values, if a mapped file may change them.
     mapped: Option<Mapped<'a, T>>,
     content: Option<ContentId>,
-    /// Where the matrix remembers whether all values are equal.
-    equal_values: Option<&'a OnceLock<bool>>,
 }
 
 /// Values of a mapped file.
@@ -225,8 +210,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         values: &'a [T],
     ) -> Result<Self> {
         let content = Some(ContentId::unique());
-        let view =
-            Self { rows, cols, row_pointers, columns, values, mapped: None, content, equal_values: None };
+        let view = Self { rows, cols, row_pointers, columns, values, mapped: None, content };
         view.check()?;
         Ok(view)
     }
@@ -295,13 +279,10 @@ impl<'a, T: Scalar> CsrView<'a, T> {
     /// caller.
     #[doc(hidden)]
     pub fn has_equal_values(&self) -> bool {
-        self.value_bits().are_equal()
-    }
-
-    /// The bits of the values of the whole matrix.
-    #[doc(hidden)]
-    pub fn value_bits(&self) -> ValueBits<'a> {
-        ValueBits::new(self.values, self.equal_values)
+        self.values.first().is_some_and(|first| {
+            let bits = bytemuck::bytes_of(first);
+            self.values.par_iter().all(|value| bytemuck::bytes_of(value) == bits)
+        })
     }
 
     /// The range of row `row` in `columns` and `values`.
@@ -348,7 +329,6 @@ impl<'a, T: Scalar> CsrView<'a, T> {
             values: self.values,
             mapped: self.mapped,
             content: None,
-            equal_values: self.equal_values,
         }
     }
 

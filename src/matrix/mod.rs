@@ -28,7 +28,6 @@ mod sprs_matrices;
 pub mod spy;
 pub mod statistics;
 pub mod transpose;
-mod value_bits;
 
 pub use array::{AlignedBuffer, Array};
 pub use content::ContentId;
@@ -43,4 +42,3 @@ pub use sell::{SlicedEll, Slicing};
 pub use spy::spy_svg;
 pub use statistics::RowStatistics;
 pub use transpose::transpose;
-pub use value_bits::ValueBits;

@@ -4,8 +4,6 @@
 //! segments of one row writes the sum of each segment (a carry); the carries of a row are added first to last once all are
 //! computed.
 
-use std::sync::OnceLock;
-
 use super::Spmm;
 use crate::error::{Advice, Error, Result};
 use crate::kernel::partition::Weights;
@@ -24,8 +22,7 @@ impl<'a> Spmm<'a> {
     /// The product of `matrix` and a multivector of `k` columns; an error if X or Y would be too large to address.
     pub fn new<T: Scalar>(matrix: &CsrView<'a, T>, k: usize) -> Result<Self> {
         let columns = Some(matrix.columns());
-        let product = Self::of_pattern(matrix.row_pointers(), columns, matrix.cols(), k, T::DTYPE)?;
-        Ok(Self { values: Some(matrix.value_bits()), ..product })
+        Self::of_pattern(matrix.row_pointers(), columns, matrix.cols(), k, T::DTYPE)
     }
 
     /// As [`Self::new`], for a matrix given by its row pointers and, if known, its columns.
@@ -55,8 +52,6 @@ impl<'a> Spmm<'a> {
         Ok(Self {
             row_pointers,
             columns,
-            values: None,
-            equal_values: OnceLock::new(),
             cols,
             own_columns: None,
             k,

@@ -124,12 +124,6 @@ pub(super) fn padded_entries(nnz: u64) -> u64 {
     nnz.checked_next_multiple_of(4).unwrap_or(u64::MAX)
 }
 
-/// The range of the entries of `rows` in the arrays of the matrix.
-pub(super) fn entry_range<T: Scalar>(rows: CsrView<'_, T>) -> Range<usize> {
-    let pointers = rows.row_pointers();
-    pointers[0] as usize..pointers[pointers.len() - 1] as usize
-}
-
 /// Writes the columns, as local rows of X, and the values of `rows`; the rest of both arrays becomes zero.
 pub(super) fn write_entries<T: Scalar>(
     rows: CsrView<'_, T>,
@@ -137,7 +131,8 @@ pub(super) fn write_entries<T: Scalar>(
     columns: &mut [u32],
     values: &mut [T],
 ) -> Result<()> {
-    let range = entry_range(rows);
+    let pointers = rows.row_pointers();
+    let range = pointers[0] as usize..pointers[pointers.len() - 1] as usize;
     let (values, no_values) = values.split_at_mut(range.len());
     let (columns, no_columns) = columns.split_at_mut(range.len());
     no_values.fill(T::ZERO);
