@@ -16,7 +16,7 @@ use crate::measure::CalibrationSettings;
 use crate::operands::session::Session;
 use crate::request::planning::{execution_options, runtime};
 use rowloom::internal::cost::Model;
-use rowloom::internal::error::{Counted, Error, Result};
+use rowloom::internal::error::{Error, Result};
 use rowloom::internal::kernel::Processor;
 use rowloom::internal::trace::Clock;
 use rowloom::internal::work::spmm::cost::{KernelFit, fit_device, regressor_names};
@@ -41,12 +41,6 @@ pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
         ExecutionArguments { model: "none".into(), ..ExecutionArguments::of(arguments.devices.clone()) };
     let runtime = runtime(&planning, &session, Clock::start())?;
     session.interrupt.defer();
-    if let Some(note) = std::fs::read_to_string("/proc/loadavg")
-        .ok()
-        .and_then(|load| busy_note(&load, session.machine.hardware_threads))
-    {
-        console.note(&note);
-    }
     let start = Instant::now();
     let mut model = existing_model(&output, console)?;
     let spinner = RefCell::new(None);
@@ -71,21 +65,6 @@ pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
         .with("kernels", &fitted)
         .with("model", &model);
     console.json(&report)
-}
-
-/// Share of the processor above which other programs disturb what is measured.
-const BUSY: f64 = 0.5;
-
-/// A note that the processor is busy, from the text of `/proc/loadavg`.
-fn busy_note(load: &str, hardware_threads: usize) -> Option<String> {
-    let load: f64 = load.split_whitespace().next()?.parse().ok()?;
-    (load > BUSY * hardware_threads as f64).then(|| {
-        format!(
-            "the processor was busy in the last minute (a load of {load:.1} on {}): if other programs go on, rates are measured too \
-             low; calibrate again when it is idle",
-            Counted(hardware_threads as u64, "hardware thread")
-        )
-    })
 }
 
 /// The model that `output` holds so far: its devices that are not measured now stay in it. The user's own model file is replaced
@@ -174,17 +153,4 @@ fn table(fitted: &[KernelFit]) -> Table {
         ]);
     }
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::busy_note;
-
-    #[test]
-    fn a_busy_processor_is_noted() {
-        assert_eq!(busy_note("0.90 0.50 0.20 1/99 1234\n", 2), None);
-        let note = busy_note("17.25 9.00 5.00 9/99 1234\n", 2).unwrap();
-        assert!(note.contains("a load of 17.2 on 2 hardware threads"), "{note}");
-        assert_eq!(busy_note("", 2), None);
-    }
 }

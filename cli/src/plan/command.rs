@@ -21,11 +21,11 @@ use crate::console::{Console, check_target};
 use crate::operands::session::{Session, check_intact, describe_loaded, work};
 use crate::operands::x;
 use crate::request::cluster;
-use crate::request::planning::{Requested, plan_of_host, plan_request, runtime};
-use rowloom::internal::error::{Counted, Result, Seconds};
+use crate::request::planning::{Requested, plan_request, runtime};
+use rowloom::internal::error::{Counted, Result};
 use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::matrix::Dtype;
-use rowloom::internal::plan::{Plan, PlanRequest, compare_device_counts, make};
+use rowloom::internal::plan::{Plan, compare_device_counts, make};
 use rowloom::internal::runtime::ProductOptions;
 use rowloom::internal::trace::Clock;
 
@@ -114,9 +114,6 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
             format!("{} of the simulated host, not of this machine", Counted(host_cores, "core")),
         );
     }
-    if let Some(words) = session.pool.install(|| faster_host(arguments, &session, &request, &plan)) {
-        facts.fact("cpu", words);
-    }
     facts.fact("this command", format!("loaded A in {}, planned in {}", seconds(load_s), seconds(plan_s)));
     if let Some(path) = &arguments.save {
         facts.fact("saved", path.display());
@@ -161,29 +158,6 @@ fn is_on_simulated_host(plan: &Plan) -> bool {
     let has =
         |name: &str| plan.devices.iter().any(|device| device.chunks > 0 && device.name.starts_with(name));
     plan.cluster.is_none() && has("cpu") && has("sim:")
-}
-
-/// Says that the CPU beside the GPUs of a plan would be faster alone, where it is not among the devices. Emulated GPUs are for tests, and
-/// slower than any CPU.
-fn faster_host(
-    arguments: &PlanArguments,
-    session: &Session,
-    request: &PlanRequest<'_>,
-    plan: &Plan,
-) -> Option<String> {
-    let computing = || plan.devices.iter().filter(|device| device.chunks > 0);
-    let are_gpus =
-        computing().all(|device| device.profile.link.is_some() && !device.name.starts_with("emu:"));
-    if plan.cluster.is_some() || !are_gpus || computing().next().is_none() {
-        return None;
-    }
-    let host = plan_of_host(&arguments.planning, session, request.work.clone(), arguments.repeat)?;
-    (host.total_s() < plan.total_s()).then(|| {
-        let (products, total) = (Counted(plan.repeat, "product"), Seconds(host.total_s()));
-        format!(
-            "the host's CPU alone would take {total} for {products}, which is faster: add cpu to --devices"
-        )
-    })
 }
 
 /// How X and Y move with each product on simulated GPUs, which differs between a machine and a cluster of one node.

@@ -12,7 +12,7 @@ use rowloom::internal::error::Result;
 use rowloom::internal::kernel::cpu::Kernels;
 use rowloom::internal::kernel::{Format, KernelId, KindOfWork};
 use rowloom::internal::matrix::CsrView;
-use rowloom::internal::plan::{Mode, Plan, PlanRequest, make};
+use rowloom::internal::plan::{Mode, PlanRequest};
 use rowloom::internal::runtime::{Check, ProductOptions, Runtime, Transfer};
 use rowloom::internal::trace::Clock;
 use rowloom::internal::work::Work;
@@ -133,22 +133,6 @@ pub fn plan_request<'a, T: Kernels>(
     let request = options(arguments, products)?.request(&resolved, work, u64::from(products));
     let (notes, kinds) = (notes(arguments, &resolved), DeviceKinds::of_resolved(&resolved));
     Ok(Requested { request, notes, kinds })
-}
-
-/// The plan for the CPU beside these GPUs, alone. None where the flags suit no CPU, and for devices that are ranks.
-pub fn plan_of_host(
-    arguments: &PlanningArguments,
-    session: &Session,
-    work: Work<'_>,
-    products: u32,
-) -> Option<Plan> {
-    let devices = format!("cpu,{}", arguments.devices.name());
-    let runtime = runtime_on(devices, arguments, session, Clock::start()).ok()?;
-    let options = options(arguments, products).ok()?;
-    let resolved = runtime.resolve(&options).ok().filter(|resolved| resolved.cluster.is_none())?;
-    let mut request = options.request(&resolved, work, u64::from(products));
-    request.devices.retain(|device| device.profile.link.is_none());
-    make(&request).ok()
 }
 
 /// Whether a simulated machine is among the devices.

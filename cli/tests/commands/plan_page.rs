@@ -32,21 +32,6 @@ fn a_cpu_beside_simulated_gpus_is_called_that_of_the_simulated_host() {
 }
 
 #[test]
-fn a_plan_for_gpus_says_where_the_hosts_cpu_alone_would_be_faster() {
-    let place = Place::new();
-    let page = |words: &str| place.succeed(&format!("plan gen:stencil27,n=30 -k 8 {words}")).stdout;
-    let words = "the host's CPU alone would take";
-    // Opening a card takes longer than the product.
-    let shown = page("--devices sim:h200 --repeat 1");
-    assert!(shown.contains(words) && shown.contains("add cpu to"), "{shown}");
-    for words_of_page in
-        ["--devices sim:h200 --repeat 100000000 --mode resident", "--devices cpu", "--devices emu:0"]
-    {
-        assert!(!page(words_of_page).contains(words), "{words_of_page}");
-    }
-}
-
-#[test]
 fn predicted_times_and_their_reasons_add_up() {
     let place = Place::new();
     let close = |a: f64, b: f64| (a - b).abs() <= 0.01 * b.abs() + 1e-12;

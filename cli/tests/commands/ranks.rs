@@ -236,7 +236,9 @@ fn a_rank_without_the_file_or_without_memory_is_named() {
     assert!(start.elapsed() < MAX_END_TIME, "{:?}", start.elapsed());
     assert_ne!(small.code, 0);
     assert!(small.stderr.contains("rank 1"), "{}", small.stderr);
-    assert!(errors(&small.stderr).len() <= 1, "{}", small.stderr);
+    // The launcher ends the other rank with a signal, which that may still report.
+    let named = errors(&small.stderr).iter().filter(|line| !line.contains("interrupted")).count();
+    assert!(named <= 1, "{}", small.stderr);
     assert!(!place.path("y.npy").exists());
 }
 

@@ -42,12 +42,8 @@ pub fn choose_candidate(
         candidates.into_iter().filter(|candidate| candidate.form.supports(features)).collect();
     let is_known =
         |candidate: &Candidate| candidate.shape.is_some_and(|shape| device.weights.contains_key(shape));
-    let mut not_compared: Vec<&str> = Vec::new();
     if usable.iter().any(is_known) {
-        let unknown = usable.extract_if(.., |candidate| !is_known(candidate));
-        not_compared = unknown.map(|candidate| candidate.form.kernel.name()).collect();
-        not_compared.retain(|name| usable.iter().all(|candidate| candidate.form.kernel.name() != *name));
-        not_compared.dedup();
+        usable.retain(is_known);
     }
     let forecast = Forecast::new(device, features, k, dtype);
     let seconds = |candidate: &Candidate| forecast.seconds(&candidate.form, candidate.nearest_shape);
@@ -79,10 +75,6 @@ pub fn choose_candidate(
              (reproducible products use it)",
             other.name()
         );
-    }
-    if !not_compared.is_empty() {
-        reason +=
-            &format!("; not compared with {}, which calibration would measure", not_compared.join(", "));
     }
     if let Some((matrix, similarity)) = forecast.most_similar() {
         reason += &format!("; similar to the measured matrix {matrix} (similarity {similarity:.2})");
@@ -163,21 +155,6 @@ mod tests {
         let without = chosen(None);
         assert!(!without.reason.contains("similar") && without.predicted_s != with.predicted_s);
         assert_eq!(chosen(Some("an unmeasured card")), without);
-    }
-
-    #[test]
-    fn kernels_without_measured_times_are_named() {
-        let forms = |kernel| Form::all(kernel, Dtype::F64, 8, true);
-        let mut known = preset("h200").unwrap().gpus.remove(0);
-        let shapes: Vec<_> =
-            forms(KernelId::CsrRuns).into_iter().filter_map(|form| form.shape(Dtype::F64, 8)).collect();
-        known.weights.retain(|shape, _| shapes.contains(&shape.as_str()));
-        let both = || forms(KernelId::CsrRuns).into_iter().chain(forms(KernelId::Sell));
-        let choice = choose(&known, &features(), 8, Dtype::F64, both()).unwrap();
-        assert!(choice.reason.contains("not compared with sell, which calibration"), "{}", choice.reason);
-        let all = preset("h200").unwrap().gpus.remove(0);
-        let choice = choose(&all, &features(), 8, Dtype::F64, both()).unwrap();
-        assert!(!choice.reason.contains("not compared"), "{}", choice.reason);
     }
 
     #[test]
