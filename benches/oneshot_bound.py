@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Times Y = A X on a card where A is copied with each product, and compares it with the time of the copies.
 
-    python benches/oneshot_bound.py [--rowloom target/release/rowloom] [--runs runs.jsonl] [--kernels csr_subwarp,csr_ways] MATRIX...
+    python benches/oneshot_bound.py [--rowloom target/release/rowloom] [--runs runs.jsonl] [--kernels csr_subwarp,csr_ways] [--ones] MATRIX...
 
 For each matrix and K = 1, 8, 32: `--mode oneshot` on `cuda:0`, f64, with the kernel that the planner chooses and, if given, with each kernel
 of `--kernels`. A time is the median of `--repeat` products. The bound is the time of the bytes of a plain CSR and X to the card and of Y
 back, at the bandwidths of large copies in page-locked memory that `rowloom bench transfers` measures first: one direction alone, or both
-at once. Every Y is verified; if one is wrong, the script ends with exit code 1.
+at once. With `--ones` every value of the matrices is 1, as in the files of graphs; the bound is still that of a plain CSR. Every Y is
+verified; if one is wrong, the script ends with exit code 1.
 """
 
 import argparse
 import json
 import math
 import pathlib
+import re
 import subprocess
 import tempfile
 
@@ -47,12 +49,25 @@ def bound_s(matrix, k, of_link):
     return max(up / of_link[0], down / of_link[1], (up + down) / of_link[2])
 
 
+def with_ones(rowloom, name, folder):
+    """A file with the pattern of a matrix, whose values are taken as 1."""
+    real, pattern = folder / "real.mtx", folder / "pattern.mtx"
+    run(rowloom, "convert", name, real, "--force")
+    with open(real) as lines, open(pattern, "w") as written:
+        written.write(re.sub(" (real|integer) ", " pattern ", next(lines)))
+        lines = (line for line in lines if not line.startswith("%"))
+        written.write(next(lines))
+        written.writelines(" ".join(line.split()[:2]) + "\n" for line in lines)
+    return pattern
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rowloom", default="target/release/rowloom")
     parser.add_argument("--runs", default="runs.jsonl")
     parser.add_argument("--kernels", default="")
     parser.add_argument("--repeat", type=int, default=20)
+    parser.add_argument("--ones", action="store_true")
     parser.add_argument("matrices", nargs="+")
     arguments = parser.parse_args()
     of_link = rates(arguments.rowloom)
@@ -64,7 +79,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder, open(arguments.runs, "w") as lines:
         for name in arguments.matrices:
             path = pathlib.Path(folder) / "matrix.rlm"
-            run(arguments.rowloom, "convert", name, path, "--force")
+            read = with_ones(arguments.rowloom, name, pathlib.Path(folder)) if arguments.ones else name
+            run(arguments.rowloom, "convert", read, path, "--force")
             matrix = run(arguments.rowloom, "inspect", path)["matrix"]
             for k in WIDTHS:
                 least, row = bound_s(matrix, k, of_link), []

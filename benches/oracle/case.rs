@@ -1,5 +1,7 @@
 //! A case: one matrix and one X, with products of many draws. It depends on its seed only.
 
+use rowloom::internal::kernel::KernelId;
+
 use crate::colmean::ColmeanRequest;
 use crate::coverage::{Coverage, FACTOR_BUCKETS, column_buckets};
 use crate::cpu::CpuRequest;
@@ -13,7 +15,7 @@ use crate::reference::Reference;
 use crate::runtime::{CUDA_LISTS, EMULATED_LISTS, HOST_LISTS, RuntimeRequest, Shape};
 use crate::sparse::Sparse;
 use crate::structure::{DENSE, ENTRY_ORDERS, LARGE, ON_DEVICES, SMALL, Size, Structure, pattern};
-use crate::values::{self, OF_MATRICES, OF_X};
+use crate::values::{self, OF_MATRICES, OF_X, Values};
 use crate::vectors::VectorsRequest;
 use crate::{cpu, dense, ranks, runtime, vectors};
 
@@ -220,7 +222,10 @@ impl Operand {
             _ => random.weighted(sizes(family)),
         };
         let order = random.weighted(&ENTRY_ORDERS);
-        let (matrix_values, x_values) = (random.weighted(&OF_MATRICES), random.weighted(&OF_X));
+        let (mut matrix_values, x_values) = (random.weighted(&OF_MATRICES), random.weighted(&OF_X));
+        if drawing.restrictions.kernel == Some(KernelId::CsrPattern) {
+            matrix_values = Values::Equal;
+        }
         let (cols, rows) = pattern(random, structure, size);
         let mut a = order.arranged(random, cols, rows);
         a.values = matrix_values.draw::<T>(random, a.nnz());
@@ -313,6 +318,7 @@ fn run_as<T: Value>(drawing: &mut Drawing, family: Family, lab: &mut Lab) -> Tal
         std::process::exit(70);
     }
     let csr = a.csr::<T>().expect("the arrays of the oracle are valid");
+    let has_equal_values = csr.view().has_equal_values();
     let ascending = (0..a.rows).all(|row| a.row(row).0.is_sorted());
     let (mut tally, lists) = (Tally::default(), lists(family, drawing.restrictions));
     // The products of a case share their devices: others would be opened meanwhile.
@@ -333,10 +339,11 @@ fn run_as<T: Value>(drawing: &mut Drawing, family: Family, lab: &mut Lab) -> Tal
         let request = match family {
             Family::Cpu => Request::Cpu(CpuRequest::draw(drawing)),
             Family::Runtime | Family::Emulated | Family::Cuda => {
-                let shape = Shape { double: T::NAME == "f64", k, all, is_large, may_transpose: ascending };
+                let double = T::NAME == "f64";
+                let shape = Shape { double, k, all, is_large, may_transpose: ascending, has_equal_values };
                 Request::Runtime(RuntimeRequest::draw(drawing, family.name(), devices, shape))
             }
-            Family::Vectors => Request::Vectors(VectorsRequest::draw(drawing, &lists)),
+            Family::Vectors => Request::Vectors(VectorsRequest::draw(drawing, &lists, has_equal_values)),
             Family::Ranks => Request::Ranks(RanksRequest::draw(drawing, &lists)),
             Family::Gemm => Request::Gemm(GemmRequest::draw(drawing, &lists, all, is_large)),
             Family::Colmean => Request::Colmean(ColmeanRequest::draw(drawing, &lists)),

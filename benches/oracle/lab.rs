@@ -111,6 +111,13 @@ impl Drawing<'_> {
         if family == "runtime" { self.cpu_kernels() } else { self.restricted(runtime::gpu_kernels()) }
     }
 
+    /// Leaves out the kernel for equal values, for a matrix with others: what the library refuses is asked for rarely.
+    pub fn leave_out_refused(&mut self, kernels: &mut Vec<KernelId>) {
+        if kernels.len() > 1 && !self.random.one_in(10) {
+            kernels.retain(|&kernel| kernel != KernelId::CsrPattern);
+        }
+    }
+
     pub fn fixes_kernel(&self) -> bool {
         self.restrictions.kernel.is_some()
     }

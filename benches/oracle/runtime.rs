@@ -87,7 +87,9 @@ fn transfer_name(transfer: Transfer) -> &'static str {
 pub fn expect(coverage: &mut Coverage, family: &'static str, lists: &[&'static str], drawing: &Drawing) {
     coverage.expect(family, "devices", lists.iter().copied());
     let kernels = drawing.kernels_for(family).into_iter().map(KernelId::name);
-    coverage.expect(family, "kernel", kernels.chain((!drawing.fixes_kernel()).then_some("auto")));
+    let kernels: Vec<&str> = kernels.chain((!drawing.fixes_kernel()).then_some("auto")).collect();
+    coverage.expect(family, "kernel", kernels.iter().copied());
+    coverage.expect(family, "kernel with equal values", kernels);
     if family != "cuda" {
         coverage.expect(family, "threads", ["1", "2", "3", "4", "5"]);
     }
@@ -115,6 +117,8 @@ pub struct Shape {
     pub is_large: bool,
     /// A transposed twice has the same order of entries.
     pub may_transpose: bool,
+    /// All values of A are equal.
+    pub has_equal_values: bool,
 }
 
 /// A list of devices and a number of threads.
@@ -130,7 +134,10 @@ impl RuntimeRequest {
         (devices, threads): (&'static str, usize),
         shape: Shape,
     ) -> Self {
-        let kernels = drawing.kernels_for(family);
+        let mut kernels = drawing.kernels_for(family);
+        if !shape.has_equal_values {
+            drawing.leave_out_refused(&mut kernels);
+        }
         let always_named = drawing.fixes_kernel();
         let random = &mut drawing.random;
         let named = (always_named || random.below(4) > 0).then(|| random.one(&kernels));
@@ -182,6 +189,9 @@ impl RuntimeRequest {
         let coverage = &mut drawing.coverage;
         coverage.count(family, "devices", request.devices);
         coverage.count(family, "kernel", named.map_or("auto", KernelId::name));
+        if shape.has_equal_values {
+            coverage.count(family, "kernel with equal values", named.map_or("auto", KernelId::name));
+        }
         if family != "cuda" {
             coverage.count(family, "threads", ["1", "2", "3", "4", "5"][request.threads - 1]);
         }

@@ -62,8 +62,11 @@ struct Mirror<T> {
 }
 
 impl VectorsRequest {
-    pub fn draw(drawing: &mut Drawing, lists: &[&'static str]) -> Self {
-        let [on_host, on_devices] = kernels(drawing);
+    pub fn draw(drawing: &mut Drawing, lists: &[&'static str], has_equal_values: bool) -> Self {
+        let [on_host, mut on_devices] = kernels(drawing);
+        if !has_equal_values {
+            drawing.leave_out_refused(&mut on_devices);
+        }
         let random = &mut drawing.random;
         let devices = random.one(lists);
         let kernels = if devices == "cpu" { on_host } else { on_devices };

@@ -7,13 +7,13 @@ use bytemuck::Pod;
 use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use rowloom::internal::matrix::Scalar;
 use rowloom::internal::matrix::array::{AlignedBuffer, Array, SharedBytes};
 use rowloom::internal::matrix::csr::MOST_COLUMNS;
+use rowloom::internal::matrix::{CopiedColumns, Scalar};
 use rowloom::{Csr, Result, Runtime};
 
 use crate::borrowed::{Pinned, Promised};
-use crate::copies::{copied, copied_columns};
+use crate::copies::copied;
 use crate::interrupt::interruptible;
 use crate::source::Source;
 
@@ -126,21 +126,23 @@ impl Parts<'_, '_> {
         let make = move || -> Result<Csr<T>> {
             // A negative number becomes a large one, which the check refuses.
             let row_pointers = row_pointers.converted(|pointer| pointer as u64)?;
-            let (columns, are_increasing) = match columns.borrowed(may_borrow_columns) {
-                Some(columns) => (columns, false),
-                None => columns.copied(&row_pointers)?,
-            };
             let bytes = values.bytes().len();
-            let stay_in_order = copies == Copies::None || are_increasing;
-            let borrowed = Some(values.clone()).filter(|_| may_borrow_values && stay_in_order);
-            let values = match borrowed.and_then(|values| Array::window(values, 0..bytes)) {
-                Some(values) => values,
-                None => copied(values.elements::<T>()?, |value| value)?.into(),
+            let values = |stay_in_order: bool| -> Result<Array<T>> {
+                let borrowed = Some(values.clone()).filter(|_| may_borrow_values && stay_in_order);
+                match borrowed.and_then(|values| Array::window(values, 0..bytes)) {
+                    Some(values) => Ok(values),
+                    None => Ok(copied(values.elements::<T>()?, |value| value)?.into()),
+                }
             };
-            Csr::try_new(rows, cols, row_pointers, columns, values)
+            if let Some(columns) = columns.borrowed(may_borrow_columns) {
+                return Csr::try_new(rows, cols, row_pointers, columns, values(true)?);
+            }
+            let columns = columns.copied(&row_pointers, cols)?;
+            let values = values(copies == Copies::None || columns.are_increasing())?;
+            Csr::with_copied_columns(rows, cols, row_pointers, columns, values)
         };
         let pool = runtime.pool().clone();
-        // `try_new` checks all indices; the reason is looked for only if it refuses them.
+        // All indices are checked; the reason is looked for only if it refuses them.
         match interruptible(py, arrays, move |_| pool.install(make)) {
             Err(error) if error.is_instance_of::<PyRuntimeError>(py) => {
                 Err(self.wrong_index(entries)?.unwrap_or(error))
@@ -209,18 +211,18 @@ impl PinnedIndices {
         }
     }
 
-    /// A copy as columns, and whether they increase in every row.
-    fn copied(&self, row_pointers: &[u64]) -> Result<(Array<u32>, bool)> {
+    /// A copy as columns of a matrix of `cols` columns.
+    fn copied(&self, row_pointers: &[u64], cols: usize) -> Result<CopiedColumns> {
         // No matrix has as many columns as the largest number, so the check refuses it.
-        let (columns, are_increasing) = match self {
-            Self::Narrow(from) => copied_columns(from.elements::<i32>()?, row_pointers, |column| {
+        let end = u32::try_from(cols).unwrap_or(u32::MAX);
+        match self {
+            Self::Narrow(from) => CopiedColumns::of(from.elements::<i32>()?, row_pointers, end, |column| {
                 u32::try_from(column).unwrap_or(u32::MAX)
             }),
-            Self::Wide(from) => copied_columns(from.elements::<i64>()?, row_pointers, |column| {
+            Self::Wide(from) => CopiedColumns::of(from.elements::<i64>()?, row_pointers, end, |column| {
                 u32::try_from(column).unwrap_or(u32::MAX)
             }),
-        }?;
-        Ok((columns.into(), are_increasing))
+        }
     }
 
     fn converted<T: Pod + Send + Sync>(&self, to: impl Fn(i64) -> T + Sync) -> Result<AlignedBuffer<T>> {

@@ -48,6 +48,13 @@ def has_card():
     return True
 
 
+def test_the_example_of_the_front_page_runs():
+    pytest.importorskip("scipy")
+    [code] = re.findall(r"^```python\n(.*?)^```$", (PAGE.parents[1] / "README.md").read_text(), re.M | re.S)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_section_has_a_recipe():
     assert list(dict.fromkeys(section for section, _ in recipes())) == SECTIONS
 

@@ -42,9 +42,18 @@ impl Form {
         StoredForm { layout: self.layout(), piece: self.variant.piece, rows: self.variant.rows }
     }
 
-    /// Whether it reads A's own arrays, so that A can be copied without conversion. A list of its long rows may be copied beside them.
+    /// Whether it reads A's own arrays, so that A can be copied without conversion. A list of its long rows may be copied beside them, and
+    /// values that are all equal may be left out.
     pub fn reads_a_unchanged(&self) -> bool {
-        matches!(self.layout(), Layout::Csr | Layout::Cuts)
+        matches!(self.layout(), Layout::Csr | Layout::Cuts | Layout::Pattern)
+    }
+
+    /// The bytes of the values of `entries` nonzeros that it does not store, since all are equal.
+    pub fn left_out_bytes(&self, entries: u64, dtype: Dtype) -> u64 {
+        match self.layout() {
+            Layout::Pattern => entries.saturating_mul(dtype.bytes() as u64),
+            _ => 0,
+        }
     }
 
     /// Whether it reads X stored by columns.

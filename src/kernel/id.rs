@@ -111,6 +111,8 @@ pub enum KernelId {
     CsrWays,
     /// Lanes over the columns of X, one group of lanes per row, long rows cut at canonical segments.
     CsrCuts,
+    /// The same for an A whose values are all equal, of which one is stored.
+    CsrPattern,
     /// Lanes over the columns of X, long rows cut into pieces.
     CsrPieces,
     /// Lanes over the columns of X, long rows cut at canonical segments, several loads of X in flight.

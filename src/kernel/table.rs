@@ -95,6 +95,15 @@ pub const TABLE: &[KernelInfo] = &[
         summary: "lanes over the columns of X, one group of lanes per row, long rows cut at canonical segments; suits an A with long rows that is copied for each product",
     },
     KernelInfo {
+        id: KernelId::CsrPattern,
+        name: "csr_pattern",
+        work: KindOfWork::Spmm,
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Canonical,
+        summary: "as csr_cuts, with one value for all nonzeros; suits an A whose values are all equal and that is copied for each product",
+    },
+    KernelInfo {
         id: KernelId::CsrPieces,
         name: "csr_pieces",
         work: KindOfWork::Spmm,

@@ -5,12 +5,15 @@
 //! values may be in a mapped file.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
 use super::array::Array;
+use super::columns::{CHECK_STEP, CopiedColumns, are_below};
 use super::content::ContentId;
 use super::scalar::Scalar;
+use super::value_bits::ValueBits;
 use crate::error::{Error, Result};
 
 /// Maximal number of columns of a matrix: indices are `u32`, and the largest `u32` marks padding.
@@ -26,6 +29,8 @@ pub struct Csr<T: Scalar> {
     columns: Array<u32>,
     values: Array<T>,
     content: ContentId,
+    /// Whether all values are equal; set by the first comparison.
+    equal_values: OnceLock<bool>,
 }
 
 /// Compares the arrays.
@@ -47,12 +52,36 @@ impl<T: Scalar> Csr<T> {
         columns: impl Into<Array<u32>>,
         values: impl Into<Array<T>>,
     ) -> Result<Self> {
-        let (row_pointers, columns, values) = (row_pointers.into(), columns.into(), values.into());
+        let fit = |columns: &[u32]| are_below(columns, cols as u32);
+        Self::checked((rows, cols), row_pointers.into(), columns.into(), values.into(), fit)
+    }
+
+    /// The same of columns that were checked while they were copied.
+    #[doc(hidden)]
+    pub fn with_copied_columns(
+        rows: usize,
+        cols: usize,
+        row_pointers: impl Into<Array<u64>>,
+        columns: CopiedColumns,
+        values: impl Into<Array<T>>,
+    ) -> Result<Self> {
+        let (columns, fit) = columns.checked(u32::try_from(cols).unwrap_or(0));
+        Self::checked((rows, cols), row_pointers.into(), columns.into(), values.into(), |_| fit)
+    }
+
+    fn checked(
+        (rows, cols): (usize, usize),
+        row_pointers: Array<u64>,
+        columns: Array<u32>,
+        values: Array<T>,
+        columns_fit: impl FnOnce(&[u32]) -> bool,
+    ) -> Result<Self> {
         if row_pointers.may_change() || columns.may_change() {
             return Err(Error::Internal("row pointers and columns must not be in a mapped file".into()));
         }
-        let matrix = Self { rows, cols, row_pointers, columns, values, content: ContentId::unique() };
-        matrix.view().check()?;
+        let (content, equal_values) = (ContentId::unique(), OnceLock::new());
+        let matrix = Self { rows, cols, row_pointers, columns, values, content, equal_values };
+        matrix.view().check(columns_fit)?;
         Ok(matrix)
     }
 
@@ -66,6 +95,7 @@ impl<T: Scalar> Csr<T> {
             columns: Vec::new().into(),
             values: Vec::new().into(),
             content: ContentId::unique(),
+            equal_values: OnceLock::new(),
         }
     }
 
@@ -114,6 +144,8 @@ impl<T: Scalar> Csr<T> {
             values: &self.values,
             mapped: self.values.may_change().then_some(Mapped(&self.values)),
             content: Some(self.content),
+            // Not of values that may become others.
+            equal_values: (!self.values.may_change()).then_some(&self.equal_values),
         }
     }
 
@@ -121,6 +153,11 @@ impl<T: Scalar> Csr<T> {
     #[doc(hidden)]
     pub fn with_columns(self, cols: usize, columns: impl Into<Array<u32>>) -> Result<Self> {
         Self::try_new(self.rows, cols, self.row_pointers, columns, self.values)
+    }
+
+    /// The same matrix, for one without values of its own: they are not read to find out whether all are equal.
+    pub(super) fn with_unread_values(self) -> Self {
+        Self { equal_values: OnceLock::from(false), ..self }
     }
 
     /// The same matrix in precision `U`; values are rounded to nearest.
@@ -139,12 +176,10 @@ impl<T: Scalar> Csr<T> {
             columns: AlignedBuffer::copied_from(&self.columns)?.into(),
             values: values.into(),
             content: ContentId::unique(),
+            equal_values: OnceLock::new(),
         })
     }
 }
-
-/// Elements of a parallel task of a check.
-const CHECK_STEP: usize = 1 << 17;
 
 /// Whether row pointers decrease anywhere. The last one must be below 2^63, as every length is. Sums of bits instead of comparisons, so that
 /// the loop has vector instructions on every processor.
@@ -156,23 +191,6 @@ fn decreases(row_pointers: &[u64]) -> bool {
         begins.iter().zip(ends).fold(0, |bits, (&begin, &end)| bits | end | end.wrapping_sub(begin))
     });
     bits.reduce(|| 0, |a, b| a | b) >> 63 != 0
-}
-
-/// Whether all columns are below `end`.
-fn are_below(columns: &[u32], end: u32) -> bool {
-    let Some(last) = end.checked_sub(1) else { return columns.is_empty() };
-    let parts = columns.par_chunks(CHECK_STEP);
-    if last > i32::MAX as u32 {
-        return parts
-            .map(|part| part.iter().copied().max())
-            .max()
-            .flatten()
-            .is_none_or(|column| column <= last);
-    }
-    // The sign bit is that of a column beyond the last, or of one beyond 2^31.
-    let bits =
-        parts.map(|part| part.iter().fold(0, |bits, &column| bits | column | last.wrapping_sub(column)));
-    bits.reduce(|| 0, |a, b| a | b) >> 31 == 0
 }
 
 /// A borrowed sparse matrix, or consecutive rows of one.
@@ -188,6 +206,8 @@ pub struct CsrView<'a, T> {
     /// The array that has the values, if a mapped file may change them.
     mapped: Option<Mapped<'a, T>>,
     content: Option<ContentId>,
+    /// Where the matrix remembers whether all values are equal.
+    equal_values: Option<&'a OnceLock<bool>>,
 }
 
 /// Values of a mapped file.
@@ -210,12 +230,13 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         values: &'a [T],
     ) -> Result<Self> {
         let content = Some(ContentId::unique());
-        let view = Self { rows, cols, row_pointers, columns, values, mapped: None, content };
-        view.check()?;
+        let view =
+            Self { rows, cols, row_pointers, columns, values, mapped: None, content, equal_values: None };
+        view.check(|columns| are_below(columns, cols as u32))?;
         Ok(view)
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self, columns_fit: impl FnOnce(&[u32]) -> bool) -> Result<()> {
         let invalid = |what: String| Err(Error::Internal(format!("the CSR arrays are inconsistent: {what}")));
         if self.cols > MOST_COLUMNS {
             return invalid(format!("{} columns, but at most {MOST_COLUMNS} are supported", self.cols));
@@ -232,7 +253,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         if decreases(self.row_pointers) {
             return invalid("the row pointers decrease".into());
         }
-        if !are_below(self.columns, self.cols as u32) {
+        if !columns_fit(self.columns) {
             let largest = self.columns.par_iter().copied().max().unwrap_or(0);
             return invalid(format!("column {largest} in a matrix of {} columns", self.cols));
         }
@@ -279,10 +300,13 @@ impl<'a, T: Scalar> CsrView<'a, T> {
     /// caller.
     #[doc(hidden)]
     pub fn has_equal_values(&self) -> bool {
-        self.values.first().is_some_and(|first| {
-            let bits = bytemuck::bytes_of(first);
-            self.values.par_iter().all(|value| bytemuck::bytes_of(value) == bits)
-        })
+        self.value_bits().are_equal()
+    }
+
+    /// The bits of the values of the whole matrix.
+    #[doc(hidden)]
+    pub fn value_bits(&self) -> ValueBits<'a> {
+        ValueBits::new(self.values, self.equal_values)
     }
 
     /// The range of row `row` in `columns` and `values`.
@@ -329,6 +353,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
             values: self.values,
             mapped: self.mapped,
             content: None,
+            equal_values: self.equal_values,
         }
     }
 
@@ -347,9 +372,13 @@ impl<'a, T: Scalar> CsrView<'a, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::matrix::array::SharedBytes;
 
     #[test]
     fn clones_share_the_arrays_and_outlive_the_original() {
@@ -372,6 +401,25 @@ mod tests {
         assert!(!equal(vec![2.5, 2.5, 3.0]) && !equal(vec![0.0, -0.0]) && !equal(vec![]));
     }
 
+    /// Values that become others.
+    struct Changing([[f64; 2]; 2], AtomicUsize);
+
+    impl SharedBytes for Changing {
+        fn bytes(&self) -> &[u8] {
+            bytemuck::cast_slice(&self.0[self.1.load(Ordering::Relaxed)])
+        }
+    }
+
+    #[test]
+    fn that_values_are_equal_is_not_remembered_where_they_may_change() {
+        let shared = Arc::new(Changing([[2.5, 2.5], [7.0, 2.5]], AtomicUsize::new(0)));
+        let values = Array::<f64>::window(shared.clone(), 0..16).unwrap();
+        let matrix = Csr::try_new(1, 2, vec![0u64, 2], vec![0u32, 1], values).unwrap();
+        assert!(matrix.view().has_equal_values());
+        shared.1.store(1, Ordering::Relaxed);
+        assert!(!matrix.view().has_equal_values());
+    }
+
     #[test]
     fn inconsistent_arrays_are_refused() {
         let make = |rows, cols, pointers: Vec<u64>, columns: Vec<u32>| {
@@ -389,12 +437,9 @@ mod tests {
     proptest! {
         #[test]
         fn checks_of_indices_equal_comparisons(
-            columns in prop::collection::vec(prop_oneof![0u32..9, Just(i32::MAX as u32), Just(1 << 31), Just(u32::MAX)], 0..6),
-            end in prop_oneof![0u32..9, Just(i32::MAX as u32), Just(1 << 31), Just(u32::MAX)],
             pointers in prop::collection::vec(prop_oneof![0u64..4, Just(u64::MAX), Just(1 << 63), Just((1 << 63) - 1)], 0..6),
             last in 0u64..4,
         ) {
-            prop_assert_eq!(are_below(&columns, end), columns.iter().all(|&column| column < end));
             let pointers: Vec<u64> = [0].into_iter().chain(pointers).chain([last]).collect();
             prop_assert_eq!(decreases(&pointers), !pointers.is_sorted());
         }

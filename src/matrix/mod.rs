@@ -3,6 +3,7 @@
 //! Parallel functions run in the rayon pool of the caller, who decides the number of threads.
 
 pub mod array;
+mod columns;
 mod content;
 pub mod convert;
 pub mod convert_serial;
@@ -28,8 +29,10 @@ mod sprs_matrices;
 pub mod spy;
 pub mod statistics;
 pub mod transpose;
+mod value_bits;
 
 pub use array::{AlignedBuffer, Array};
+pub use columns::CopiedColumns;
 pub use content::ContentId;
 pub use coo::Coo;
 pub use csr::{Csr, CsrView};
@@ -42,3 +45,4 @@ pub use sell::{SlicedEll, Slicing};
 pub use spy::spy_svg;
 pub use statistics::RowStatistics;
 pub use transpose::transpose;
+pub use value_bits::ValueBits;

@@ -110,7 +110,7 @@ impl Draft<'_> {
     /// last upload the copies of one chunk do not overlap, and every chunk costs the latency of a copy.
     pub fn chunks_for_blocks(&self, profile: &Profile, share: f64) -> usize {
         let work = &self.request.work;
-        let a_bytes = if self.mode == Mode::Resident { 0 } else { work.a_bytes() };
+        let a_bytes = if self.mode == Mode::Resident { 0 } else { self.a_bytes() };
         let part = |bytes: u64| (bytes as f64 * share) as u64;
         let (up, down) = (part(work.x_bytes().saturating_add(a_bytes)), part(work.y_bytes()));
         let latency_s = profile.upload_s(0);

@@ -14,7 +14,7 @@ use super::resident::Adopted;
 use super::shares::Balance;
 use super::tail::{split_rows, unassign_tail};
 use super::transfer::{self, Traffic, TransferChoice};
-use crate::cost::{HostRates, Profile};
+use crate::cost::{Form, HostRates, Profile};
 use crate::error::{Advice, Error, Reason, Result};
 use crate::work::{ChunkRows, Combine, Facts, Fingerprint, Forms, Position, PositionRange, Size};
 
@@ -258,13 +258,21 @@ impl Draft<'_> {
         HostRates { copy_gb_per_s: host.copy_gb_per_s / self.gpus().max(1) as f64, ..host.clone() }
     }
 
+    /// Bytes of A, without the values that no kernel of the draft reads.
+    pub fn a_bytes(&self) -> u64 {
+        let work = &self.request.work;
+        let left_out = |form: &Form| form.left_out_bytes(self.fingerprint.entries, work.dtype());
+        let forms = self.forms.gpu.iter().map(|candidate| &candidate.form);
+        work.a_bytes().saturating_sub(forms.map(left_out).min().unwrap_or(0))
+    }
+
     /// The traffic of a device with a share of the work.
     pub fn traffic(&self, share: f64, a_unchanged: bool) -> Traffic {
         let work = &self.request.work;
         let part = |bytes: u64| (bytes as f64 * share) as u64;
         Traffic {
             mode: self.mode,
-            a_bytes: part(work.a_bytes()),
+            a_bytes: part(self.a_bytes()),
             x_bytes: work.x_bytes(),
             y_bytes: part(work.y_bytes()),
             a_unchanged,

@@ -45,7 +45,7 @@ impl Draft<'_> {
             let footprint = work.footprint(piece, &choice.form, sample);
             footprint.map_or(0, |footprint| footprint.slot_bytes)
         });
-        let a_bytes = staged.fold(0, u64::saturating_add).max(work.a_bytes());
+        let a_bytes = staged.fold(0, u64::saturating_add).max(self.a_bytes());
         let traffic = self.traffic(1.0, self.forms.read_a_unchanged());
         let registered = transfer::choose(profile, &host, &traffic).chosen;
         let parts = samples.features.iter().zip(&choices);

@@ -8,6 +8,7 @@ use super::request::{DeviceSpec, PlanRequest};
 use super::resident::{Adopted, beside_layouts};
 use super::set_up::compared_set_up_s;
 use super::sharing_gain;
+use super::values::values_reason;
 use super::vectors::make_on_vectors;
 use crate::cost::cpu_profile;
 use crate::error::{Advice, Counted, Error, Result, Seconds};
@@ -89,10 +90,12 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
             best = index;
         }
     }
-    let left_out = left_out(request, &tried, best);
+    let mut others: Vec<String> = left_out(request, &tried, best);
+    let plans = || tried.iter().map(|candidate| &candidate.plan);
+    others.extend(plans().nth(best).and_then(|best| values_reason(best, plans())));
     match (tried.into_iter().nth(best), refused) {
         (Some(Candidate { mut plan, .. }), _) => {
-            plan.reasons.extend(left_out);
+            plan.reasons.extend(others);
             plan.reasons.extend(sharing_gain::sentence(request, &plan));
             Ok(plan)
         }
@@ -162,17 +165,23 @@ fn left_out(request: &PlanRequest<'_>, tried: &[Candidate], best: usize) -> Vec<
     reasons
 }
 
-/// The layouts of A on GPUs to compare, the preferred first. An A that is copied with each product keeps the host's layout, unless
-/// another one may pay all the same. Under a memory limit the host's is used, since it is the smallest.
+/// The layouts of A on GPUs to compare, the preferred first. An A that is copied with each product keeps the host's layout, where all
+/// values are equal also without them, unless another one may pay all the same. Under a memory limit these are used, since they are
+/// the smallest.
 fn layouts(request: &PlanRequest<'_>, mode: Mode) -> &'static [Layouts] {
     let limited = || request.devices.iter().any(|device| device.memory_limit_bytes.is_some());
     let has_gpu = request.devices.iter().any(|device| device.profile.link.is_some());
     let gains = || request.work.gains_from_layouts();
+    let equal = || request.work.has_equal_values();
     match mode {
-        Mode::Resident if limited() => &[Layouts::Unchanged],
-        Mode::Resident => &[Layouts::Any],
-        _ if has_gpu && request.kernel.is_none() && gains() => &[Layouts::Unchanged, Layouts::Any],
-        _ => &[Layouts::Unchanged],
+        Mode::Resident if !limited() => &[Layouts::Any],
+        _ if !has_gpu || request.kernel.is_some() => &[Layouts::Unchanged],
+        _ => match (mode != Mode::Resident && gains(), equal()) {
+            (false, false) => &[Layouts::Unchanged],
+            (false, true) => &[Layouts::Unchanged, Layouts::Pattern],
+            (true, false) => &[Layouts::Unchanged, Layouts::Any],
+            (true, true) => &[Layouts::Unchanged, Layouts::Pattern, Layouts::Any],
+        },
     }
 }
 

@@ -32,6 +32,7 @@ mod shares;
 mod sharing_gain;
 mod tail;
 mod transfer;
+mod values;
 mod vectors;
 
 pub use build::{Item, PlannedGraph, Pools};

@@ -122,8 +122,8 @@ impl Steps {
 
 /// Seconds to make the list of the long rows of a chunk on the host: a pass over its row pointers. 0 if its kernel needs none.
 pub(super) fn list_s(device: &DevicePlan, host: &HostRates, chunk: &Chunk) -> f64 {
-    let has_list =
-        device.profile.link.is_some() && chunk.form(device.profile.processor).layout() == Layout::Cuts;
+    let layout = chunk.form(device.profile.processor).layout();
+    let has_list = device.profile.link.is_some() && matches!(layout, Layout::Cuts | Layout::Pattern);
     if has_list { host.copy_s(chunk.slice_rows().saturating_mul(8)) } else { 0.0 }
 }
 
@@ -149,6 +149,7 @@ pub(super) fn whole(
             let load = part.load(k, dtype);
             let row_bytes = k.saturating_mul(dtype.bytes() as u64);
             let a_bytes = load.compulsory_bytes.saturating_sub(part.rows().saturating_mul(row_bytes));
+            let a_bytes = a_bytes.saturating_sub(form.left_out_bytes(part.entries(), dtype));
             let y_bytes = part.rows().saturating_mul(pitch_bytes(row_bytes));
             Steps::new(profile, host, &form, kernel_s, a_bytes, y_bytes)
         })

@@ -64,7 +64,7 @@ fn describe(path: &Path, error: serde_json::Error) -> Error {
     let reason = match fault {
         Fault::Io => return Error::read(path, error.into()),
         Fault::Eof => "the file is empty or cut short; make the trace again".to_owned(),
-        Fault::Syntax if line <= 1 && column <= 1 => return not_a_trace(path),
+        Fault::Syntax if line <= 1 && column <= 2 => return not_a_trace(path),
         // A line would point at one of many places where another kind of file differs from a trace.
         Fault::Data if message.contains(NOT_A_ROWLOOM_TRACE) => return not_a_trace(path),
         Fault::Syntax => format!("damaged JSON: {message}; make the trace again"),

@@ -48,6 +48,8 @@ pub struct Footprint {
 pub enum Layouts {
     /// The arrays of the host, unchanged.
     Unchanged,
+    /// The same without its values, where all are equal: one of them is copied.
+    Pattern,
     /// Any layout.
     Any,
 }
@@ -103,7 +105,7 @@ impl Forms {
     }
 }
 
-/// A job as a planner sees it. Nothing here reads values of A.
+/// A job as a planner sees it. Nothing here reads values of A, except to find out whether all are equal.
 ///
 /// Methods that look at all of A run in the rayon pool of the caller.
 pub trait Kind: Debug + Send + Sync {
@@ -188,6 +190,11 @@ pub trait Kind: Debug + Send + Sync {
 
     /// Whether any bytes of a piece can be staged apart from the others, so that a large piece needs no page-locked memory of its size.
     fn stages_in_parts(&self) -> bool {
+        false
+    }
+
+    /// Whether A has values and all are equal, so that a kernel needs only one.
+    fn has_equal_values(&self) -> bool {
         false
     }
 

@@ -1,5 +1,5 @@
-//! Matrices with long rows where A is copied with each product: the kernel that cuts long rows is chosen, and Y has the bytes of the
-//! canonical order however A gets to the devices.
+//! Matrices with long rows or with equal values where A is copied with each product: the kernel that cuts long rows, and the one that
+//! leaves the values out, are chosen, and Y has the bytes of the canonical order however A gets to the devices.
 
 use proptest::prelude::*;
 use rowloom::internal::adapt::ResolvedDevices;
@@ -69,6 +69,12 @@ fn assert_canonical(a: &Csr<f64>, k: usize, way: &Way) -> Plan {
     product.plan().clone()
 }
 
+/// The same pattern with this value everywhere.
+fn with_value(a: &Csr<f64>, value: f64) -> Csr<f64> {
+    let (pointers, columns) = (a.view().row_pointers().to_vec(), a.view().columns().to_vec());
+    Csr::try_new(a.rows(), a.cols(), pointers, columns, vec![value; a.nnz()]).unwrap()
+}
+
 fn matrix(lengths: &[usize], cols: usize) -> Csr<f64> {
     let (mut pointers, mut columns) = (vec![0], Vec::new());
     for (row, &length) in lengths.iter().enumerate() {
@@ -81,12 +87,12 @@ fn matrix(lengths: &[usize], cols: usize) -> Csr<f64> {
     Csr::try_new(lengths.len(), cols, pointers, columns, values).unwrap()
 }
 
-fn ways() -> impl Strategy<Value = Way> {
+fn ways(kernel: KernelId) -> impl Strategy<Value = Way> {
     let devices = prop_oneof![Just(&["emu:0"][..]), Just(&["emu:0", "emu:1"][..])];
     let mode = prop_oneof![Just(Mode::Oneshot), Just(Mode::Stream)];
     let transfer = prop_oneof![Just(Transfer::Registered), Just(Transfer::Staged), Just(Transfer::Auto)];
     let chunks = prop_oneof![Just(None), (1..9usize).prop_map(Some)];
-    let kernel = prop_oneof![3 => Just(Some(KernelId::CsrCuts)), 1 => Just(None)];
+    let kernel = prop_oneof![3 => Just(Some(kernel)), 1 => Just(None)];
     (devices, mode, transfer, chunks, kernel).prop_map(|(devices, mode, transfer, chunks, kernel)| Way {
         devices,
         mode,
@@ -106,24 +112,39 @@ proptest! {
             1..24,
         ),
         k in prop_oneof![Just(1usize), Just(3), Just(8), Just(33)],
-        way in ways(),
+        way in ways(KernelId::CsrCuts),
     ) {
         assert_canonical(&matrix(&lengths, 10_100), k, &way);
+    }
+
+    #[test]
+    fn products_that_copy_an_a_with_one_value_have_the_bits_of_the_canonical_order(
+        lengths in proptest::collection::vec(
+            prop_oneof![4 => 0..9usize, 2 => 120..140usize, 1 => 250..262usize, 1 => 1900..2600usize],
+            1..60,
+        ),
+        k in prop_oneof![Just(1usize), Just(3), Just(8), Just(33)],
+        value in prop_oneof![Just(1.0), Just(-0.7), Just(-0.0)],
+        way in ways(KernelId::CsrPattern),
+    ) {
+        assert_canonical(&with_value(&matrix(&lengths, 10_100), value), k, &way);
     }
 }
 
 #[test]
 fn a_lost_device_leaves_its_lists_of_long_rows_to_the_others() {
     let a = generate::<f64>("hub,rows=3000,degree=2,hubs=4", 3, u64::MAX).unwrap().matrix;
-    for transfer in [Transfer::Registered, Transfer::Staged] {
+    let both = [(&a, KernelId::CsrCuts), (&with_value(&a, -0.7), KernelId::CsrPattern)];
+    let transfers = [Transfer::Registered, Transfer::Staged];
+    for ((a, kernel), transfer) in both.iter().flat_map(|both| transfers.map(|transfer| (*both, transfer))) {
         let way = Way {
             devices: &["emu:0", "emu:1?lost_at_operation=9"],
             mode: Mode::Oneshot,
             transfer,
             chunks: Some(12),
-            kernel: Some(KernelId::CsrCuts),
+            kernel: Some(kernel),
         };
-        assert_canonical(&a, 5, &way);
+        assert_canonical(a, 5, &way);
     }
 }
 
@@ -149,5 +170,71 @@ fn chunks_with_long_rows_get_the_kernel_that_cuts_them_and_the_plan_says_why() {
             assert_eq!(chunk.gpu_kernel == KernelId::CsrCuts, has_long, "k = {k}: {}", chunk.kernel_reason);
             assert!(!has_long || chunk.kernel_reason.contains("long rows cut"), "{}", chunk.kernel_reason);
         }
+    }
+}
+
+#[test]
+fn an_a_with_one_value_is_copied_without_the_others_and_the_plan_says_what_that_saves() {
+    for spec in ["hub,rows=200000,degree=5,hubs=20", "stencil5,n=500", "rmat,scale=15,degree=12"] {
+        let general = generate::<f64>(spec, 1, u64::MAX).unwrap().matrix;
+        let general = with_other_last_value(&general);
+        let pattern = with_value(&general, 1.0);
+        for (k, reproducible) in [(1, false), (8, true), (32, false)] {
+            let (plan, plain) = (h200(&pattern, k, reproducible), h200(&general, k, reproducible));
+            let is_pattern =
+                |plan: &Plan| plan.chunks.iter().all(|chunk| chunk.gpu_kernel == KernelId::CsrPattern);
+            assert!(is_pattern(&plan), "{spec}, K = {k}: {}", plan.chunks[0].kernel_reason);
+            assert!(!plain.chunks.iter().any(|chunk| chunk.gpu_kernel == KernelId::CsrPattern));
+            assert!(plan.predicted_s < plain.predicted_s, "{spec}, K = {k}");
+            let bytes = |plan: &Plan| plan.chunks.iter().map(|chunk| chunk.staged_bytes).sum::<u64>();
+            let left_out = pattern.nnz() as u64 * 8;
+            // Lists of long rows and padding.
+            assert!(
+                bytes(&plan) <= pattern.bytes() - left_out + pattern.bytes() / 20,
+                "{spec}: {}",
+                bytes(&plan)
+            );
+            let reason = plan.reasons.iter().find(|reason| reason.starts_with("values: "));
+            assert!(
+                reason.is_some_and(|reason| reason.contains("4 bytes per nonzero instead of 12")),
+                "{reason:?}"
+            );
+            assert!(!plain.reasons.iter().any(|reason| reason.starts_with("values: ")));
+        }
+    }
+}
+
+/// The same matrix with another number as its last value.
+fn with_other_last_value(a: &Csr<f64>) -> Csr<f64> {
+    let (pointers, columns) = (a.view().row_pointers().to_vec(), a.view().columns().to_vec());
+    let mut values = a.view().values().to_vec();
+    *values.last_mut().unwrap() += 1.0;
+    Csr::try_new(a.rows(), a.cols(), pointers, columns, values).unwrap()
+}
+
+#[test]
+fn the_kernel_for_one_value_is_refused_for_a_matrix_with_another_at_the_latest_when_the_product_is_prepared()
+{
+    let pattern = with_value(&generate::<f64>("stencil5,n=30", 1, u64::MAX).unwrap().matrix, 2.5);
+    let other = with_other_last_value(&pattern);
+    let runtime = Runtime::builder().devices("emu:0").model("none").open().unwrap();
+    for mode in [Mode::Oneshot, Mode::Stream, Mode::Resident] {
+        let options = || ProductOptions {
+            mode: Some(mode),
+            kernel: Some(KernelId::CsrPattern),
+            ..ProductOptions::default()
+        };
+        let refused = runtime.product(&other).columns(3).options(options()).build().err().unwrap();
+        assert_eq!(refused.exit_code(), 2, "{refused}");
+        assert!(refused.to_string().contains("are not all equal"), "{refused}");
+        // A plan of another matrix with the same pattern passes all other checks.
+        let plan = runtime.product(&pattern).columns(3).options(options()).build().unwrap().plan().clone();
+        assert!(plan.chunks.iter().all(|chunk| chunk.gpu_kernel == KernelId::CsrPattern));
+        assert!(runtime.product(&pattern).plan(plan.clone()).build().is_ok());
+        // Before the first product, where the plan is compared with the whole matrix.
+        let mut product = runtime.product(&other).plan(plan).build().unwrap();
+        let refused = product.apply(&x_for(other.cols(), 3, 0)).err();
+        let refused = refused.unwrap_or_else(|| panic!("{mode:?}: a plan for equal values was taken"));
+        assert!(refused.to_string().contains("are not all equal"), "{refused}");
     }
 }

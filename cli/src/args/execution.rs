@@ -16,7 +16,8 @@ use rowloom::internal::runtime::Check;
 pub struct RepeatArguments {
     /// Compare the result with a serial reference
     ///
-    /// The reference accumulates in twice the precision. The exit code is 5 if an element exceeds the rounding bound.
+    /// The result is that of the last repetition. The reference accumulates in twice the precision. The exit code is 5 if an element
+    /// exceeds the rounding bound.
     #[arg(long)]
     pub verify: bool,
 

@@ -95,7 +95,9 @@ impl<'a, T: Scalar> ResidentBench<'a, T> {
         if self.stored.contains_key(&key) {
             return Ok(());
         }
+        let needs_one_value = key.0 == Layout::Pattern && self.matrix.nnz() > 0;
         let stored = match Storage::of(key.0, variant, self.matrix) {
+            _ if needs_one_value && !self.uniform => Err("its values are not all equal".into()),
             Ok(storage) => {
                 let range = self.device.allocate(storage.bytes())?;
                 let held = HeldRows::Whole { cols: self.matrix.cols() };

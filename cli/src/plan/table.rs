@@ -28,7 +28,7 @@ pub fn add_times(facts: &mut Table, plan: &Plan, product_words: &str) {
     facts.fact("set-up", format!("{set_up} once: {}", named(&plan.set_up_reason())));
     if plan.first_compile_s() > 0.0 {
         let compile_s = Seconds(plan.first_compile_s());
-        facts.fact("", format!("the first run on a machine compiles kernels: about {compile_s} more"));
+        facts.fact("", format!("the first run compiles faster kernels meanwhile: about {compile_s}"));
     }
     let one = named("product");
     facts.fact(&one, format!("{product} {}", named(product_words)));

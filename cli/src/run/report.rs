@@ -300,7 +300,9 @@ pub fn add_result(table: &mut Table, outcome: &Outcome<'_>) {
         table.fact(result, "none: simulated devices compute nothing");
     }
     if let Some(hash) = &outcome.done.result_hash {
+        let is_wrong = outcome.done.verification.as_ref().is_some_and(|verification| !verification.passed);
         let file = workload.output.as_ref().map(|path| match is_dash(path) {
+            _ if is_wrong => ", not written, since it is wrong".into(),
             true => ", on standard output".into(),
             false => format!(", in {}", path.display()),
         });

@@ -23,6 +23,11 @@ fn every_kernel_is_measured_and_right() {
                 let kernels = case["kernels"].as_array().unwrap();
                 assert!(kernels.len() >= least, "{device}: {kernels:?}");
                 for kernel in kernels {
+                    if kernel["kernel"].as_str().unwrap().starts_with("csr_pattern") {
+                        assert_eq!(kernel["times"]["n"], 0, "{kernel}");
+                        assert!(kernel["reason"].as_str().unwrap().contains("not all equal"), "{kernel}");
+                        continue;
+                    }
                     let ran = kernel["times"]["n"].as_u64().unwrap();
                     assert!(ran == 2 && kernel["checked"]["passed"] == true, "{device} {kernel}");
                     let canonical = kernel["order"] == "canonical";

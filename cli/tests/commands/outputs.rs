@@ -153,3 +153,15 @@ fn pipes_and_devices_are_written_to_as_they_are() {
     place.succeed("devices --json=pipe");
     assert!(reader.join().unwrap().contains("\"command\": \"devices\""));
 }
+
+#[test]
+fn a_wrong_result_is_not_written_and_the_report_says_so() {
+    let place = Place::new();
+    let words =
+        "run gen:stencil5,n=12 -k 4 --devices emu:0?flip_bit_in_launch=1 --repeat 1 --warmup 0 --check never";
+    let outcome = place.run(&format!("{words} --verify --output wrong.npy"));
+    assert_eq!(outcome.code, 5, "{}", outcome.stderr);
+    let flat = outcome.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("not written, since it is wrong") && !flat.contains("wrong.npy"), "{flat}");
+    assert!(!place.path("wrong.npy").exists());
+}

@@ -348,11 +348,25 @@ pub(super) unsafe fn finish<V: Vector, const U: usize, const FIT: u8>(
                 sums[unit] = scaling.apply_vector(sums[unit], old);
             }
         }
-        if let Some(copy) = job.copy {
+        store_copy::<V, U, FIT>(job, row, sums, mask);
+        store::<V, U, FIT>(job, row, sums, mask);
+    }
+}
+
+/// Stores the sums of a row of the slab in the copy, if the job has one.
+#[inline(always)]
+pub(super) unsafe fn store_copy<V: Vector, const U: usize, const FIT: u8>(
+    job: &RowJob<V::Element>,
+    row: usize,
+    sums: [V; U],
+    mask: V::Mask,
+) {
+    if let Some(copy) = job.copy {
+        // SAFETY: as `finish`.
+        unsafe {
             let to = copy.to.add((row - copy.first_row) * copy.leading_dimension);
             add_to::<V, U, FIT>(to, true, sums, mask);
         }
-        store::<V, U, FIT>(job, row, sums, mask);
     }
 }
 

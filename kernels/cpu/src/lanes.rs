@@ -12,6 +12,9 @@ pub(super) const LANES: usize = 8;
 
 /// Eight numbers.
 pub(super) trait Lanes: Copy {
+    /// Whether there are 32 registers of eight numbers.
+    const HAS_MANY_REGISTERS: bool = false;
+
     /// Zeros.
     unsafe fn zero() -> Self;
     /// One number in every lane.
@@ -30,6 +33,10 @@ pub(super) trait Lanes: Copy {
     unsafe fn add(self, other: Self) -> Self;
     /// The magnitudes.
     unsafe fn magnitude(self) -> Self;
+    /// The square roots.
+    unsafe fn square_root(self) -> Self;
+    /// The lanes that are at most those of `other`, as bits; none whose number is NaN.
+    unsafe fn at_most(self, other: Self) -> u8;
     /// Whether all bits of a lane are zero: 0.0, and not -0.0.
     unsafe fn has_zero_bits(self) -> bool;
     /// The numbers.
@@ -124,6 +131,18 @@ impl Lanes for [f64; LANES] {
         self.map(f64::abs)
     }
     #[inline(always)]
+    unsafe fn square_root(self) -> Self {
+        self.map(f64::sqrt)
+    }
+    #[inline(always)]
+    unsafe fn at_most(self, other: Self) -> u8 {
+        let mut lanes = 0;
+        for lane in 0..LANES {
+            lanes |= u8::from(self[lane] <= other[lane]) << lane;
+        }
+        lanes
+    }
+    #[inline(always)]
     unsafe fn has_zero_bits(self) -> bool {
         self.iter().any(|number| number.to_bits() == 0)
     }
@@ -145,6 +164,8 @@ impl Lanes for [f64; LANES] {
 
 #[cfg(simd)]
 impl Lanes for __m512d {
+    const HAS_MANY_REGISTERS: bool = true;
+
     #[inline(always)]
     unsafe fn zero() -> Self {
         // SAFETY: the caller ensures AVX-512.
@@ -189,6 +210,16 @@ impl Lanes for __m512d {
     unsafe fn magnitude(self) -> Self {
         // SAFETY: as above.
         unsafe { _mm512_abs_pd(self) }
+    }
+    #[inline(always)]
+    unsafe fn square_root(self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_sqrt_pd(self) }
+    }
+    #[inline(always)]
+    unsafe fn at_most(self, other: Self) -> u8 {
+        // SAFETY: as above.
+        unsafe { _mm512_cmp_pd_mask::<_CMP_LE_OQ>(self, other) }
     }
     #[inline(always)]
     unsafe fn has_zero_bits(self) -> bool {
@@ -303,6 +334,20 @@ impl Lanes for Halves {
         unsafe {
             let sign = _mm256_set1_pd(-0.0);
             Self(_mm256_andnot_pd(sign, self.0), _mm256_andnot_pd(sign, self.1))
+        }
+    }
+    #[inline(always)]
+    unsafe fn square_root(self) -> Self {
+        // SAFETY: as above.
+        unsafe { Self(_mm256_sqrt_pd(self.0), _mm256_sqrt_pd(self.1)) }
+    }
+    #[inline(always)]
+    unsafe fn at_most(self, other: Self) -> u8 {
+        // SAFETY: as above.
+        unsafe {
+            let low = _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_LE_OQ>(self.0, other.0));
+            let high = _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_LE_OQ>(self.1, other.1));
+            (low | high << 4) as u8
         }
     }
     #[inline(always)]

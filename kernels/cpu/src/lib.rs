@@ -32,7 +32,7 @@ pub use columns::{ColumnBodies, ColumnKernels, Merge, MergeWeights, Strand};
 pub use isa::Isa;
 pub use multivectors::{Accumulation, Combination, Multiplication, MultivectorBodies, MultivectorKernels};
 pub use number::Number;
-pub use row_sums::{RowSum, RowSumBodies, RowSumKernels, RowsOfProduct};
+pub use row_sums::{MOST_SUMMED_ROWS, RowRounding, RowSum, RowSumBodies, RowSumKernels, RowsOfProduct};
 pub use scaling::{ScaledStore, Scaling};
 pub use select::{Bodies, Body, IdenticalBody, Kernels, SlabShape, slab_widths, takes_uniform};
 pub use vector::fence_streams;

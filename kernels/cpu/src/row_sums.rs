@@ -2,7 +2,8 @@
 //! product.
 //!
 //! `X r` is formed where a row of A first needs it: the product has just read that row of X, so it is in a cache. Eight rows are summed at a
-//! time, so that each weight is loaded once for all of them and their eight totals cost as much as one.
+//! time, so that each weight is loaded once for all of them and their eight totals cost as much as one. They are compared here too: in most
+//! products rounding explains every row, and no sum is stored.
 //!
 //! The loops share no code with the kernels whose results they check.
 
@@ -41,7 +42,26 @@ pub struct RowsOfProduct<'a, T> {
     pub weights: &'a [f64],
     /// The bits of the weighted sum of each row of X; 0 if it is not formed yet, and those of -0.0 if it is zero.
     pub sums_of_x: &'a [AtomicU64],
+    /// The differences that need no explanation.
+    pub rounding: RowRounding,
 }
+
+/// Which difference between the sums of a row of Y and of `alpha A X` rounding explains: up to `factor * (n + per_root √n + constant)` times
+/// the size of its terms, for a row of n values. A row whose bound is zero or infinite is not explained.
+#[derive(Debug, Clone, Copy)]
+pub struct RowRounding {
+    /// The factor of A X.
+    pub alpha: f64,
+    /// The unit round-off times the magnitude of `alpha`; 0 if no row is explained.
+    pub factor: f64,
+    /// The weight of the root of the number of values.
+    pub per_root: f64,
+    /// What is added to the number of values.
+    pub constant: f64,
+}
+
+/// Most rows of one call of [`RowSumBodies::unexplained`].
+pub const MOST_SUMMED_ROWS: usize = 64;
 
 /// The sums of one row.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -57,8 +77,9 @@ pub struct RowSum {
 /// The compiled loops for an instruction set. Calling one is unsafe: the processor must have the instruction set.
 #[derive(Clone, Copy)]
 pub struct RowSumBodies<T> {
-    /// The sums of all rows.
-    pub sums: unsafe fn(RowsOfProduct<'_, T>, &mut [RowSum]),
+    /// Which rows rounding does not explain, as bits: that of the first row is the lowest. Their sums are stored; those of other rows may be.
+    /// There are at most [`MOST_SUMMED_ROWS`].
+    pub unexplained: unsafe fn(RowsOfProduct<'_, T>, &mut [RowSum]) -> u64,
     /// The weighted sum of numbers.
     pub dot: unsafe fn(&[T], &[f64]) -> f64,
     /// The sum of the squares of the weighted numbers.
@@ -218,33 +239,60 @@ unsafe fn terms<T: Number + LaneValue, L: Lanes>(
 }
 
 #[inline(always)]
-unsafe fn sums<T: Number + LaneValue, L: Lanes>(rows: RowsOfProduct<'_, T>, to: &mut [RowSum]) {
+unsafe fn unexplained<T: Number + LaneValue, L: Lanes>(rows: RowsOfProduct<'_, T>, to: &mut [RowSum]) -> u64 {
+    assert!(to.len() <= MOST_SUMMED_ROWS);
     let k = rows.weights.len();
+    let mut unexplained = 0;
     for (eight, to) in to.chunks_mut(LANES).enumerate() {
         let first = eight * LANES;
         // SAFETY: the caller ensures the instruction set of `L`.
         unsafe {
             let (mut products, mut sizes) = ([L::zero(); LANES], [L::zero(); LANES]);
+            let mut lengths = [0.0; LANES];
             for index in 0..to.len() {
                 let pointers = &rows.row_pointers[first + index..][..2];
                 let entries = pointers[0] as usize..pointers[1] as usize;
                 let (columns, values) = (&rows.columns[entries.clone()], &rows.values[entries]);
+                lengths[index] = columns.len() as f64;
                 (products[index], sizes[index]) = terms::<T, L>(&rows, columns, values);
             }
-            let (products, sizes) = (L::totals(products).store(), L::totals(sizes).store());
-            let mut of_y = [0.0; LANES];
-            if to.len() == LANES {
-                let y = &rows.y[first * rows.y_distance..];
-                of_y = sums_of_eight::<T, L>(y, rows.y_distance, rows.weights).store();
+            let (products, sizes) = (L::totals(products), L::totals(sizes));
+            let of_y = if to.len() == LANES {
+                sums_of_eight::<T, L>(&rows.y[first * rows.y_distance..], rows.y_distance, rows.weights)
             } else {
+                let mut of_y = [0.0; LANES];
                 for index in 0..to.len() {
                     let y = &rows.y[(first + index) * rows.y_distance..][..k];
                     of_y[index] = sum::<T, L, false>(y, rows.weights);
                 }
+                L::load(&of_y)
+            };
+            let explained = rows.rounding.explained::<L>(products, sizes, of_y, L::load(&lengths));
+            let rest = !explained & (u8::MAX >> (LANES - to.len()));
+            if rest != 0 {
+                unexplained |= u64::from(rest) << first;
+                let (of_y, products, sizes) = (of_y.store(), products.store(), sizes.store());
+                for (index, to) in to.iter_mut().enumerate() {
+                    *to = RowSum { y: of_y[index], product: products[index], size: sizes[index] };
+                }
             }
-            for (index, to) in to.iter_mut().enumerate() {
-                *to = RowSum { y: of_y[index], product: products[index], size: sizes[index] };
-            }
+        }
+    }
+    unexplained
+}
+
+impl RowRounding {
+    /// The rows that rounding explains, as bits.
+    #[inline(always)]
+    unsafe fn explained<L: Lanes>(&self, products: L, sizes: L, of_y: L, lengths: L) -> u8 {
+        // SAFETY: the caller ensures the instruction set of `L`.
+        unsafe {
+            let difference = products.multiply_add(L::splat(-self.alpha), of_y).magnitude();
+            let roots = lengths.square_root();
+            let count = roots.multiply_add(L::splat(self.per_root), lengths).add(L::splat(self.constant));
+            let size = sizes.multiply_add(L::splat(self.factor), L::zero());
+            let bound = count.multiply_add(size, L::zero());
+            difference.at_most(bound) & bound.at_most(L::splat(f64::MAX)) & !bound.at_most(L::zero())
         }
     }
 }
@@ -256,13 +304,20 @@ macro_rules! entry_points {
             use super::*;
 
             pub(super) fn bodies<T: Number + LaneValue>() -> RowSumBodies<T> {
-                RowSumBodies { sums: sums_entry::<T>, dot: dot_entry::<T>, squares: squares_entry::<T> }
+                RowSumBodies {
+                    unexplained: unexplained_entry::<T>,
+                    dot: dot_entry::<T>,
+                    squares: squares_entry::<T>,
+                }
             }
 
             $(#[$attribute])*
-            unsafe fn sums_entry<T: Number + LaneValue>(rows: RowsOfProduct<'_, T>, to: &mut [RowSum]) {
+            unsafe fn unexplained_entry<T: Number + LaneValue>(
+                rows: RowsOfProduct<'_, T>,
+                to: &mut [RowSum],
+            ) -> u64 {
                 // SAFETY: the caller ensures the instruction set.
-                unsafe { sums::<T, $lanes>(rows, to) }
+                unsafe { unexplained::<T, $lanes>(rows, to) }
             }
 
             $(#[$attribute])*

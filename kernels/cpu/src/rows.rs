@@ -6,7 +6,8 @@
 //!   the stores: 40 % of the time.
 //! - Between two batches of rows of one length there is one test and no order of lengths: `order` has them sorted within a window. A larger
 //!   window has longer runs of one length, but its part of A leaves the L1 cache before all of its lines are used.
-//! - Whether sums are scaled, added to targets or copied is one test for a job, not three for a row.
+//! - Whether sums are scaled, added to targets or copied is one test for a job, not three for a row. A product that is checked copies its rows:
+//!   its runs of one length have a test for each batch.
 
 #![allow(unsafe_code)]
 // SIMD leaf
@@ -14,7 +15,7 @@
 // Loops over constant numbers of chains are written with indices, as in `chains`.
 #![allow(clippy::needless_range_loop)]
 
-use crate::chains::{RowJob, advance, chains, finish, row_sum, rows_together, store};
+use crate::chains::{RowJob, advance, chains, finish, row_sum, rows_together, store, store_copy};
 use crate::vector::Vector;
 use crate::{LONGEST_TOGETHER, SEGMENT};
 
@@ -47,7 +48,8 @@ pub(super) unsafe fn rows<
         let mask = V::mask(job.tail_lanes);
         let uniform = if UNIFORM { V::splat(job.values[0]) } else { V::zero() };
         let count = job.count;
-        let is_plain = job.targets.is_none() && job.scaling.is_none() && job.copy.is_none();
+        let is_unscaled = job.targets.is_none() && job.scaling.is_none();
+        let is_plain = is_unscaled && job.copy.is_none();
         let row_at = |index: usize| {
             job.first_row
                 + match job.order {
@@ -69,7 +71,7 @@ pub(super) unsafe fn rows<
                     differing_bits |= length ^ lengths[0];
                 }
                 if longest <= LONGEST_TOGETHER {
-                    if differing_bits == 0 && longest <= SEGMENT && is_plain {
+                    if differing_bits == 0 && longest <= SEGMENT && is_unscaled {
                         let length = longest;
                         index = rows_of_one_length::<V, U, R, FIT, UNIFORM, STRIDED>(
                             job, row_at, index, length, uniform, mask,
@@ -136,6 +138,11 @@ unsafe fn rows_of_one_length<
             }
             let mut sums = [[V::zero(); U]; R];
             advance::<V, U, R, R, FIT, UNIFORM, STRIDED>(job, &starts, 0..length, uniform, mask, &mut sums);
+            if job.copy.is_some() {
+                for chain in 0..R {
+                    store_copy::<V, U, FIT>(job, batch[chain], sums[chain], mask);
+                }
+            }
             for chain in 0..R {
                 store::<V, U, FIT>(job, batch[chain], sums[chain], mask);
             }

@@ -20,6 +20,8 @@ const CHAIN_ROWS: usize = 32;
 const BLOCK_ROWS: usize = 8 * CHAIN_ROWS;
 /// Registers of lanes that are summed together.
 const REGISTERS: usize = 4;
+/// The same of wide rows, with an instruction set of 32 registers.
+const WIDE_REGISTERS: usize = 16;
 
 /// Rows with weights.
 #[derive(Clone, Copy)]
@@ -156,6 +158,11 @@ unsafe fn add<T: Number + LaneValue, L: Lanes>(rows: WeightedRows<'_, T>, totals
                 continue;
             }
             let mut column = 0;
+            // Whole rows, if registers suffice: rows of X come from memory in one pass.
+            while L::HAS_MANY_REGISTERS && column + WIDE_REGISTERS * LANES <= k {
+                add_registers(&block::<T, L, WIDE_REGISTERS, 1>(&block_rows, column), column, totals);
+                column += WIDE_REGISTERS * LANES;
+            }
             while column + REGISTERS * LANES <= k {
                 add_registers(&block::<T, L, REGISTERS, 2>(&block_rows, column), column, totals);
                 column += REGISTERS * LANES;

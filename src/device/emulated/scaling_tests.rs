@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::kernel_tests::{every_form, product, scaled_product, short_rows, x_for};
+use super::kernel_tests::{every_form, product, readable_by, scaled_product, short_rows, x_for};
 use crate::kernel::cuda::{CUDA_KERNELS, CudaKernel, Variant};
 use crate::kernel::order::{SEGMENT, SPAN};
 use crate::matrix::convert::coo_to_csr;
@@ -19,6 +19,7 @@ fn check_form<T: Scalar>(
     k: usize,
     (alpha, beta): (f64, f64),
 ) {
+    let a = &readable_by(kernel, a, 2.0 / 3.0);
     let x = x_for::<T>(a.cols(), k, k);
     let Some(sums) = product(kernel, variant, a.view(), 0..a.rows(), &x) else { return };
     let old = MultiVector::from_fn(a.rows(), k, |row, k| {

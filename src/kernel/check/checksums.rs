@@ -26,8 +26,11 @@ const PART_NONZEROS_PER_COLUMN: usize = 4;
 /// have the size of the element.
 pub(super) fn roundings(values: usize) -> f64 {
     let values = values as f64;
-    values + 4.0 * values.sqrt() + OLD_ROUNDINGS
+    values + ROOT_ROUNDINGS * values.sqrt() + OLD_ROUNDINGS
 }
+
+/// The roundings that count for the root of the number of values.
+pub(super) const ROOT_ROUNDINGS: f64 = 4.0;
 
 /// The number of roundings that count for an element of the old Y.
 pub(super) const OLD_ROUNDINGS: f64 = 4.0;
@@ -98,6 +101,12 @@ impl Checksums {
     /// The sums of all columns of checksums of one block, and the factor that makes them weights of squares.
     pub fn columns(&self) -> (&[f64], f64) {
         self.blocks.first().map_or((&[], 0.0), |block| (&block.sums, block.usual_roundings()))
+    }
+
+    /// Those of `rows` without values, in ascending order.
+    pub(super) fn empty_rows(&self, rows: Range<usize>) -> &[usize] {
+        let before = |end: usize| self.empty.partition_point(|&row| row < end);
+        &self.empty[before(rows.start)..before(rows.end)]
     }
 
     fn of_blocks<T: Scalar>(a: Operator<'_, T>, ranges: Vec<(Range<usize>, Range<usize>)>) -> Result<Self> {

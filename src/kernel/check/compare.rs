@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::checksums::Checksums;
-use super::observed::Observation;
+use super::observed::{Found, Observation};
 use super::sums::{SumsOfX, Suspicious};
 use super::{Applied, Operator};
 use crate::error::Result;
@@ -31,7 +31,7 @@ impl Checksums {
         product: Applied<'_, T>,
         x: SumsOfX,
     ) -> Result<Vec<usize>> {
-        self.compare(a, product, self.suspicious(a, product, x)?)
+        self.compare(a, product, self.suspicious(a, product, x)?, self.wrong_empty_rows(product))
     }
 
     /// The same of a product that was observed while it was computed: X and Y are not read again if it is right.
@@ -41,7 +41,8 @@ impl Checksums {
         product: Applied<'_, T>,
         observation: Observation<'_, T>,
     ) -> Result<Vec<usize>> {
-        self.compare(a, product, self.differing(a, observation.into_terms(), product)?)
+        let Found { terms, wrong_empty } = observation.into_found();
+        self.compare(a, product, self.differing(a, terms, product)?, wrong_empty)
     }
 
     fn compare<T: Kernels>(
@@ -49,8 +50,8 @@ impl Checksums {
         a: Operator<'_, T>,
         product: Applied<'_, T>,
         suspicious: Vec<Suspicious>,
+        mut wrong: Vec<usize>,
     ) -> Result<Vec<usize>> {
-        let mut wrong = self.wrong_empty_rows(product);
         let mut without_sums = 0usize;
         for suspicious in suspicious {
             let rows: Vec<usize> = self.blocks[suspicious.block].rows.clone().collect();
@@ -80,9 +81,14 @@ impl Checksums {
         if product.old.is_some() {
             return Vec::new();
         }
-        let is_wrong = |row: &usize| product.y.row(*row).iter().any(|&element| element != T::ZERO);
+        let is_wrong = |row: &usize| !is_zero(product.y.row(*row));
         self.empty.par_iter().copied().filter(is_wrong).collect()
     }
+}
+
+/// Whether all elements are zero. No element ends the loop early, so that several are compared at a time.
+pub(super) fn is_zero<T: Scalar>(row: &[T]) -> bool {
+    row.iter().fold(true, |is_zero, &element| is_zero & (element == T::ZERO))
 }
 
 fn length<T: Scalar>(a: Operator<'_, T>, row: usize) -> usize {

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use super::checksums::Checksums;
+use super::compare::is_zero;
 use super::sums::Terms;
 use crate::error::Result;
 use crate::kernel::cpu::{Kernels, PieceObserver, RowsObserver};
@@ -16,25 +17,38 @@ use crate::matrix::MultiVectorView;
 pub struct Observation<'a, T> {
     checksums: &'a Checksums,
     x: MultiVectorView<'a, T>,
-    blocks: Mutex<Vec<Terms>>,
+    found: Mutex<Found>,
+}
+
+/// What threads have found so far.
+pub(super) struct Found {
+    /// The sums of each block.
+    pub terms: Vec<Terms>,
+    /// Rows without values that are not zero.
+    pub wrong_empty: Vec<usize>,
 }
 
 impl<'a, T: Kernels> Observation<'a, T> {
     /// Of a product with `x` that does not read the old Y.
     pub fn new(checksums: &'a Checksums, x: MultiVectorView<'a, T>) -> Result<Self> {
         let terms = checksums.blocks.iter().map(|_| Terms::zeros(x.k()));
-        Ok(Self { checksums, x, blocks: Mutex::new(terms.collect::<Result<_>>()?) })
+        let found = Found { terms: terms.collect::<Result<_>>()?, wrong_empty: Vec::new() };
+        Ok(Self { checksums, x, found: Mutex::new(found) })
     }
 
-    /// The sums of each block.
-    pub(super) fn into_terms(self) -> Vec<Terms> {
-        self.blocks.into_inner().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn into_found(self) -> Found {
+        self.found.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T: Kernels> RowsObserver<T> for Observation<'_, T> {
     fn start(&self) -> Result<Box<dyn PieceObserver<T> + '_>> {
-        Ok(Box::new(Piece { of: self, block: None, terms: Terms::zeros(self.x.k())? }))
+        Ok(Box::new(Piece {
+            of: self,
+            block: None,
+            terms: Terms::zeros(self.x.k())?,
+            wrong_empty: Vec::new(),
+        }))
     }
 }
 
@@ -43,14 +57,16 @@ struct Piece<'a, T> {
     of: &'a Observation<'a, T>,
     block: Option<usize>,
     terms: Terms,
+    wrong_empty: Vec<usize>,
 }
 
 impl<T> Piece<'_, T> {
     /// Adds the sums so far to those of their block.
     fn flush(&mut self) {
         if let Some(block) = self.block.take() {
-            let mut all = self.of.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-            all[block].add(&self.terms);
+            let mut found = self.of.found.lock().unwrap_or_else(PoisonError::into_inner);
+            found.terms[block].add(&self.terms);
+            found.wrong_empty.append(&mut self.wrong_empty);
             self.terms.clear();
         }
     }
@@ -77,6 +93,8 @@ impl<T: Kernels> PieceObserver<T> for Piece<'_, T> {
             block.add_columns(x, place(begin)..place(end), &mut self.terms.x);
             begin = end;
         }
+        let empty = checksums.empty_rows(rows.clone()).iter().copied();
+        self.wrong_empty.extend(empty.filter(|row| !is_zero(y.row(row - rows.start))));
     }
 }
 

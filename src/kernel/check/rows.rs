@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
-use rowloom_cpu::{RowSum, RowSumBodies, RowsOfProduct};
+use rowloom_cpu::{MOST_SUMMED_ROWS, RowRounding, RowSum, RowSumBodies, RowsOfProduct};
 
 use super::Applied;
-use super::checksums::{OLD_ROUNDINGS, no_memory, roundings, weight, zeros};
+use super::checksums::{OLD_ROUNDINGS, ROOT_ROUNDINGS, no_memory, roundings, weight, zeros};
 use super::compare::MOST_COMPARED_WITHOUT_SUMS;
 use crate::error::Result;
 use crate::kernel::cpu::{Kernels, PieceObserver, RowsObserver};
@@ -23,7 +23,9 @@ use crate::matrix::{CsrView, MultiVectorView};
 /// Rows of X from which the size of a column is estimated.
 const SAMPLED_ROWS: usize = 64;
 /// Rows whose sums are formed together.
-const TILE_ROWS: usize = 64;
+const TILE_ROWS: usize = MOST_SUMMED_ROWS;
+/// Fewest numbers that a thread sets to zero.
+const ZEROED_TOGETHER: usize = 1 << 14;
 /// Roundings of the sums over the columns, relative to the size of the row.
 const DOT_ROUNDINGS: f64 = 4.0;
 /// Suspicious rows that are compared at a time: if one is wrong, the others wait for the next check.
@@ -55,7 +57,9 @@ impl<'a, T: Kernels> RowCheck<'a, T> {
     pub fn new(a: CsrView<'a, T>, scaling: Scaling<T>, x: MultiVectorView<'a, T>) -> Result<Self> {
         let mut sums_of_x = Vec::new();
         sums_of_x.try_reserve_exact(x.rows()).map_err(|_| no_memory(x.rows() * size_of::<AtomicU64>()))?;
-        sums_of_x.resize_with(x.rows(), AtomicU64::default);
+        // Each thread gets the memory of its part from the system, which takes longer than to write it.
+        let zeros = (0..x.rows()).into_par_iter().with_min_len(ZEROED_TOGETHER);
+        sums_of_x.par_extend(zeros.map(|_| AtomicU64::default()));
         let bodies = T::row_sum_bodies(Isa::detect());
         let (weights, suspicious) = (weights_of_columns(x)?, Mutex::default());
         Ok(Self { a, scaling, x, bodies, weights, sums_of_x, suspicious })
@@ -105,7 +109,13 @@ impl<'a, T: Kernels> RowCheck<'a, T> {
     }
 
     #[allow(unsafe_code)] // calls compiled loops
-    fn sums(&self, rows: Range<usize>, y: MultiVectorView<'_, T>, to: &mut [RowSum]) {
+    fn unexplained(
+        &self,
+        rows: Range<usize>,
+        y: MultiVectorView<'_, T>,
+        rounding: RowRounding,
+        to: &mut [RowSum],
+    ) -> u64 {
         let of = RowsOfProduct {
             row_pointers: &self.a.row_pointers()[rows.start..=rows.end],
             columns: self.a.columns(),
@@ -116,15 +126,27 @@ impl<'a, T: Kernels> RowCheck<'a, T> {
             y_distance: y.leading_dimension(),
             weights: &self.weights,
             sums_of_x: &self.sums_of_x,
+            rounding,
         };
         // SAFETY: the body is for the instruction set of this processor.
-        unsafe { (self.bodies.sums)(of, to) };
+        unsafe { (self.bodies.unexplained)(of, to) }
     }
 
     #[allow(unsafe_code)] // calls a compiled loop
     fn dot(&self, values: &[T]) -> f64 {
         // SAFETY: the body is for the instruction set of this processor.
         unsafe { (self.bodies.dot)(values, &self.weights) }
+    }
+
+    /// The rounding that [`Self::explains`] expects of a row without an old Y; none if there is one.
+    fn usual_rounding(&self, reads_old: bool) -> RowRounding {
+        let alpha = self.scaling.alpha.to_f64();
+        RowRounding {
+            alpha,
+            factor: if reads_old { 0.0 } else { T::UNIT_ROUNDOFF * alpha.abs() },
+            per_root: ROOT_ROUNDINGS,
+            constant: OLD_ROUNDINGS + DOT_ROUNDINGS,
+        }
     }
 
     /// The Euclidean length of weighted values.
@@ -145,9 +167,10 @@ impl<'a, T: Kernels> RowCheck<'a, T> {
         };
         // The sums of X have about the size of its rows.
         let usual = bound(sum.size, old_sum.abs());
-        if difference <= usual && usual > 0.0 {
+        if difference <= usual && usual > 0.0 && usual.is_finite() {
             return Verdict::Right;
         }
+        // An infinite bound explains any difference.
         if !difference.is_finite() || !usual.is_finite() {
             return Verdict::WithoutSums;
         }
@@ -234,14 +257,19 @@ impl<T: Kernels> PieceObserver<T> for Piece<'_, T> {
     }
 
     fn after(&mut self, rows: Range<usize>, y: MultiVectorView<'_, T>) {
+        let rounding = self.of.usual_rounding(!self.old.is_empty());
         for first in (0..rows.len()).step_by(TILE_ROWS) {
             let part = first..rows.len().min(first + TILE_ROWS);
             let mut sums = [RowSum::default(); TILE_ROWS];
             let of_part = rows.start + part.start..rows.start + part.end;
-            self.of.sums(of_part, y.rows_in(part.clone()), &mut sums[..part.len()]);
-            for (index, sum) in part.zip(&sums) {
+            let part_of_y = y.rows_in(part.clone());
+            let mut unexplained = self.of.unexplained(of_part, part_of_y, rounding, &mut sums[..part.len()]);
+            while unexplained != 0 {
+                let place = unexplained.trailing_zeros() as usize;
+                unexplained &= unexplained - 1;
+                let index = first + place;
                 let row = rows.start + index;
-                match self.of.explains(row, sum, self.old.get(index), y.row(index)) {
+                match self.of.explains(row, &sums[place], self.old.get(index), y.row(index)) {
                     Verdict::Right => {}
                     Verdict::Suspicious => self.suspicious.rows.push(row),
                     Verdict::WithoutSums => self.suspicious.without_sums.push(row),

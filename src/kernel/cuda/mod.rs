@@ -31,6 +31,8 @@ pub enum Layout {
     Ellpack,
     /// CSR with a list of the segments of long rows: `work::spmm::cuts`.
     Cuts,
+    /// The same with one value for all nonzeros: `work::spmm::cuts`.
+    Pattern,
     /// CSR with a list of runs of consecutive rows: `work::spmm::items`.
     Runs,
     /// CSR with a list of short rows and of pieces of long rows: `work::spmm::items`.

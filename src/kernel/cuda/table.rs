@@ -25,6 +25,17 @@ const CSR_SUBWARP: CudaKernel = CudaKernel {
     variants: &forms_by_width(LANES, 0),
 };
 
+/// The same with a list of the segments of long rows; the next row of the table derives from it.
+const CSR_CUTS: CudaKernel = CudaKernel {
+    id: KernelId::CsrCuts,
+    file: "csr_cuts.cu",
+    text: text!("csr_cuts.cu"),
+    layout: Layout::Cuts,
+    parameters: parameter::CUTS,
+    grid: Grid::TilesApart,
+    ..CSR_SUBWARP
+};
+
 /// Bytes of a vector, lanes, vectors per lane, and ways.
 type TileShape = (u32, u32, u32, u32);
 /// Tile shapes from the widest, which covers rows of any width in tiles, to the narrowest.
@@ -120,14 +131,13 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         variants: &forms_by_width(WAYS, 0),
         ..CSR_SUBWARP
     },
+    CSR_CUTS,
     CudaKernel {
-        id: KernelId::CsrCuts,
-        file: "csr_cuts.cu",
-        text: text!("csr_cuts.cu"),
-        layout: Layout::Cuts,
-        parameters: parameter::CUTS,
-        grid: Grid::TilesApart,
-        ..CSR_SUBWARP
+        id: KernelId::CsrPattern,
+        file: "csr_pattern.cu",
+        text: text!("csr_pattern.cu"),
+        layout: Layout::Pattern,
+        ..CSR_CUTS
     },
     CudaKernel {
         id: KernelId::CsrPieces,

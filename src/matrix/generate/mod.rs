@@ -159,6 +159,7 @@ fn generated<T: Scalar>(spec: &str, request: Request<'_>) -> Result<Loaded<T>> {
             entry.stand_in(request)?
         }
     };
+    let matrix = if request.has_values { matrix } else { matrix.with_unread_values() };
     let info = MatrixInfo {
         name: spec.text.to_string(),
         field: Field::Real,

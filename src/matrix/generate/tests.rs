@@ -264,6 +264,7 @@ fn a_pattern_is_that_of_the_matrix_with_values() {
         assert_eq!(matrix.row_pointers(), pattern.row_pointers(), "{spec}");
         assert_eq!(matrix.columns(), pattern.columns(), "{spec}");
         assert!(pattern.values().iter().all(|&value| value == 0.0), "{spec}");
+        assert!(!pattern.has_equal_values(), "{spec}: zeros that stand for other values");
     }
 }
 

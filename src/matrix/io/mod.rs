@@ -16,6 +16,7 @@ mod npy_header;
 pub mod npz;
 pub mod npz_write;
 mod progress;
+mod refusal;
 mod table_text;
 pub mod text;
 pub mod write;

@@ -22,6 +22,7 @@ use super::matrix_market::header::{LOOKS_LIKE_HTML, trim, words};
 use super::matrix_market::lines::{LONGEST_LINE, is_blank};
 use super::matrix_market::number::shown;
 use super::matrix_market::tally::Tally;
+use super::refusal::{Refusal, Refused, Source};
 use super::table_text::{MOST_NAMES_BYTES, Table, begins_with_names, has_numbers, lines};
 use super::{Input, ReadOptions, counted, read_start};
 use crate::error::{Counted, Error, Place, Reason, Result};
@@ -93,21 +94,6 @@ struct Form {
     finite: bool,
 }
 
-/// Why a line is refused, and the byte of the line where, counted from zero.
-#[derive(Debug)]
-struct Refusal {
-    reason: Reason,
-    at: Option<usize>,
-    /// The column of the number that is refused, counted from zero.
-    column: Option<usize>,
-}
-
-impl From<String> for Refusal {
-    fn from(reason: String) -> Self {
-        Self { reason: reason.into(), at: None, column: None }
-    }
-}
-
 /// Reads a matrix from a regular file.
 pub fn read_text<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<TextMatrix<T>> {
     read_text_input(&Input::open(path)?, options)
@@ -141,6 +127,7 @@ fn read_bytes<T: Scalar>(
     let has_mark = text.starts_with(BYTE_ORDER_MARK);
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let table = Table::of(text);
+    let source = Source { file: source, text, names: &table.names };
     let text = &*table.numbers;
     if table.names.len() != table.fields {
         let (names, fields) =
@@ -148,9 +135,8 @@ fn read_bytes<T: Scalar>(
         let reason = format!(
             "this line has {names}, the first line of numbers {fields}: every column needs one name, and a line no separator at its end"
         );
-        return Err(Error::input(Place::line(source, table.lines_before), reason));
+        return Err(Error::input(Place::line(source.file, table.lines_before), reason));
     }
-    let source = Source { file: source, names: &table.names };
     let form = first_form::<T>(source.file, &table, options.finite)?
         .map_err(|refusal| source.refused(table.lines_before, refusal))?;
     let spans = spans(text, span_bytes);
@@ -165,33 +151,6 @@ fn read_bytes<T: Scalar>(
     tally.byte_order_marks = has_mark.into();
     let notes = table.notes.into_iter().chain(tally.notes()).collect();
     Ok(TextMatrix { values, names: table.names, notes })
-}
-
-/// A file, with the names of its columns if it has them.
-#[derive(Debug, Clone, Copy)]
-struct Source<'a> {
-    file: &'a str,
-    names: &'a [String],
-}
-
-impl Source<'_> {
-    /// The error for a refused line, which `lines_before` others precede.
-    fn refused(self, lines_before: u64, (line, refusal): Refused) -> Error {
-        let place = Place::line(self.file, lines_before + line);
-        let place = refusal.at.map_or(place.clone(), |at| place.at_column(at as u64 + 1));
-        let name = refusal.column.and_then(|column| Some((column + 1, self.names.get(column)?)));
-        Error::input(
-            place,
-            match name {
-                Some((column, name)) => refusal.reason.map_words(|words| {
-                    format!(
-                        "{words}; column {column}, '{name}', must have numbers only: remove it if it has text"
-                    )
-                }),
-                None => refusal.reason,
-            },
-        )
-    }
 }
 
 /// Reads all rows. The first `skipped` bytes of each line are not searched for its end where lines are counted: an error may then be that
@@ -279,8 +238,6 @@ impl Lines {
         counts
     }
 }
-
-type Refused = (u64, Refusal);
 
 /// The form of the first line with numbers.
 fn first_form<T: Scalar>(

@@ -124,6 +124,8 @@ fn damaged_text_is_refused_by_line_and_column() {
         ("1,2 3\n", "a.txt:1:5: a comma is missing before '3'; line 1 separates numbers by commas"),
         ("1,2\n3 44\n", "a.txt:2:3: a comma is missing before '44'; line 1 separates numbers by commas"),
         ("1 2\n3 1,5\n", "a.txt:2:3: value '1,5' is not a number; the decimal sign is a point"),
+        ("1;2\n3,5;1.234,5\n", "a.txt:2:5: value '1.234,5' is not a number"),
+        ("1 x2\n", "a.txt:1:3: value 'x2' is not a number"),
         ("time value unit\n1 2\n", "a.txt:1:1: value 'time' is not a number"),
         ("time 7\n1 2\n", "a.txt:1:1: value 'time' is not a number"),
         (

@@ -13,10 +13,11 @@ use crate::kernel::check::{
     Applied, Checksums, Method, Observation, Operator, RowCheck, SumsOfX, wrong_rows_by_rows,
 };
 use crate::kernel::cpu::{Kernels, PreparedKernel, RowsObserver};
+use crate::kernel::cuda::Layout;
 use crate::kernel::scaling::scaling as rounded;
-use crate::kernel::{KernelId, reference};
+use crate::kernel::{KernelId, Processor, reference};
 use crate::matrix::{ContentId, Csr, CsrView, MultiVectorView, MultiVectorViewMut, Scalar};
-use crate::plan::Plan;
+use crate::plan::{Chunk, Plan};
 use crate::runtime::Check;
 use crate::runtime::job::{Accelerator, BorrowsA, CheckedProduct, Job, Scaling};
 use crate::work::{ChunkRows, HeldRows};
@@ -251,8 +252,9 @@ impl<'m, 'a: 'm, T: Kernels> BorrowsA<'m> for SpmmJob<'a, T> {
 /// The parts of A's arrays that contain the chunks of device number `index`.
 fn arrays<'m, T: Scalar>(plan: &Plan, matrix: CsrView<'m, T>, index: usize) -> Vec<&'m [u8]> {
     let number = index as u32;
-    let own = plan.chunks.iter().filter(|chunk| chunk.home == number || chunk.also.contains(&number));
-    let rows = own.map(|chunk| match chunk.rows {
+    let is_own = |chunk: &&Chunk| chunk.home == number || chunk.also.contains(&number);
+    let own = || plan.chunks.iter().filter(is_own);
+    let rows = own().map(|chunk| match chunk.rows {
         ChunkRows::Rows { begin, end } => (begin, end),
         ChunkRows::Segments { row, .. } => (row, row + 1),
     });
@@ -264,6 +266,9 @@ fn arrays<'m, T: Scalar>(plan: &Plan, matrix: CsrView<'m, T>, index: usize) -> V
     let entries = first as usize..last as usize;
     let columns = matrix.columns().get(entries.clone()).unwrap_or_default();
     let values = matrix.values().get(entries).unwrap_or_default();
+    // The one value of a pattern is copied with the lists of long rows.
+    let values =
+        if own().all(|chunk| chunk.form(Processor::Gpu).layout() == Layout::Pattern) { &[] } else { values };
     let arrays: [&[u8]; 3] =
         [bytemuck::cast_slice(pointers), bytemuck::cast_slice(columns), bytemuck::cast_slice(values)];
     arrays.into_iter().filter(|bytes| !bytes.is_empty()).collect()

@@ -8,14 +8,14 @@ use super::lists::Lists;
 use super::matrix::Matrix;
 use super::settings::Settings;
 use crate::error::{Error, Result};
-use crate::kernel::KernelId;
 use crate::kernel::cpu::{Kernels, PreparedKernel};
-use crate::kernel::cuda::CudaKernel;
+use crate::kernel::cuda::{CudaKernel, Layout};
 use crate::kernel::order::SEGMENT;
+use crate::kernel::{KernelId, Processor};
 use crate::matrix::CsrView;
-use crate::plan::Plan;
+use crate::plan::{Chunk, Plan};
 use crate::runtime::job::Job;
-use crate::work::spmm::{Spmm, Storage};
+use crate::work::spmm::{Spmm, Storage, values_differ};
 use crate::work::{ChunkRows, Kind};
 
 /// A chunk's product on the host, prepared when it is first needed.
@@ -53,6 +53,11 @@ impl<'a, T: Kernels> SpmmJob<'a, T> {
         let segments = plan.chunks.iter().map(|chunk| boundaries(&chunk.rows)).collect();
         let with_devices = plan.devices.len() > 1;
         let uniform = with_devices && view.has_equal_values();
+        // A plan may be of another matrix with the same pattern.
+        let is_pattern = |chunk: &Chunk| chunk.form(Processor::Gpu).layout() == Layout::Pattern;
+        if with_devices && !uniform && view.nnz() > 0 && plan.chunks.iter().any(is_pattern) {
+            return Err(values_differ());
+        }
         let products = plan.chunks.iter().map(|_| Mutex::new(None)).collect();
         let (lists, storages) = (Lists::new(plan.chunks.len()), Vec::new());
         let mut job = Self { matrix, plan, settings, segments, storages, lists, uniform, products };

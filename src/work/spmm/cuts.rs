@@ -3,9 +3,11 @@
 //!
 //! Arrays: `list`, `parts`, `cuts` and `counters` as in `items.rs`, for the canonical segments of rows of more than
 //! [`LONG_ROW`] nonzeros; then `row_pointers`, `columns` and `values` of CSR. The first four are empty if there is no such row.
+//!
+//! The layout [`Layout::Pattern`] is for a matrix whose values are all equal: `values` has one of them, after `counters`.
 
 use super::items::{Item, List, spans_of};
-use super::storage::{Arrays, Storage, cast, write_entries};
+use super::storage::{Arrays, Storage, cast, entry_range, write_entries};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Layout, MAX_TILES, Variant};
 use crate::kernel::order::SEGMENT;
@@ -16,8 +18,14 @@ use crate::work::HeldRows;
 /// in about as much time as a launch takes; the list of longer rows has at most a twentieth of the bytes of their entries.
 pub const LONG_ROW: u64 = 2 * SEGMENT as u64;
 
-/// The arrays of the list, which come first.
-const LIST_ARRAYS: usize = 4;
+/// The number of the arrays that come before those of A: of the list and, in the pattern's layout, the one value.
+const fn list_arrays(layout: Layout) -> usize {
+    match layout {
+        Layout::Cuts => 4,
+        Layout::Pattern => 5,
+        _ => 0,
+    }
+}
 
 /// The sizes of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,47 +50,64 @@ impl Counts {
     }
 }
 
-/// Storage of rows with these lengths.
+/// Storage of rows with these lengths, in a layout of this file.
 pub(super) fn storage(
-    variant: &Variant,
+    (layout, variant): (Layout, &Variant),
     lengths: impl Iterator<Item = u64>,
     (rows, nnz): (u64, u64),
     value_bytes: u64,
 ) -> Storage {
     let Counts { segments, cuts, slots } = Counts::of(lengths);
-    let arrays = [
+    let list = [
         ("list", segments, size_of::<Item>() as u64),
         ("parts", segments, 4),
         ("cuts", cuts, size_of::<super::items::Cut>() as u64),
         ("counters", cuts * MAX_TILES, 4),
-        ("row_pointers", rows + 1, 8),
-        ("columns", nnz, 4),
-        ("values", nnz, value_bytes),
     ];
-    let storage = Storage::lay_out((Layout::Cuts, variant), rows, segments + rows, &arrays);
+    let [pointers, columns] = [("row_pointers", rows + 1, 8), ("columns", nnz, 4)];
+    let of_a = match layout {
+        Layout::Pattern => [("values", 1, value_bytes), pointers, columns],
+        _ => [pointers, columns, ("values", nnz, value_bytes)],
+    };
+    let storage =
+        Storage::lay_out((layout, variant), rows, segments + rows, &[&list[..], &of_a[..]].concat());
     Storage { heavy: segments, scratch_rows: slots, ..storage }
 }
 
-/// Writes `rows` into the arrays of a slot.
-pub(super) fn write<T: Scalar>(rows: CsrView<'_, T>, held: &HeldRows, arrays: Arrays<'_, 7>) -> Result<()> {
-    let [items, parts, cuts, counters, pointers, columns, values] = arrays;
-    List::of_long_rows(LONG_ROW, rows.row_pointers())?.write(items, parts, cuts, counters)?;
-    write_rows(rows, held, [pointers, columns, values])
+/// The bytes of the first value of the matrix; zeros without one, since none is read then.
+pub(super) fn first_value<T: Scalar>(rows: CsrView<'_, T>) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    for (to, &from) in bytes.iter_mut().zip(rows.values().first().map_or(&[][..], bytemuck::bytes_of)) {
+        *to = from;
+    }
+    bytes
 }
 
-fn write_rows<T: Scalar>(rows: CsrView<'_, T>, held: &HeldRows, arrays: Arrays<'_, 3>) -> Result<()> {
-    let [pointers, columns, values] = arrays;
-    cast(pointers)?.copy_from_slice(rows.row_pointers());
-    write_entries(rows, held, cast(columns)?, cast(values)?)
+/// Writes the rows, without their list, into the arrays of a slot.
+fn write_rows<T: Scalar>(
+    layout: Layout,
+    rows: CsrView<'_, T>,
+    held: &HeldRows,
+    arrays: Arrays<'_, 7>,
+) -> Result<()> {
+    match (layout, arrays) {
+        (Layout::Pattern, [.., pointers, columns]) => {
+            cast(pointers)?.copy_from_slice(rows.row_pointers());
+            held.local_rows(&rows.columns()[entry_range(rows)], cast(columns)?)
+        }
+        (_, [.., pointers, columns, values]) => {
+            cast(pointers)?.copy_from_slice(rows.row_pointers());
+            write_entries(rows, held, cast(columns)?, cast(values)?)
+        }
+    }
 }
 
 impl Storage {
-    /// Bytes before its first array that is a part of A: those of the list of long rows; 0 without such a list.
+    /// Bytes before its first array that is a part of A: those of the list of long rows, and of the value of all nonzeros; 0 without
+    /// both.
     pub fn list_bytes(&self) -> u64 {
-        match self.layout {
-            Layout::Cuts => self.arrays.get(LIST_ARRAYS).map_or(0, |array| array.range.start),
-            _ => 0,
-        }
+        let arrays = list_arrays(self.layout);
+        self.arrays.get(arrays).filter(|_| arrays > 0).map_or(0, |array| array.range.start)
     }
 
     /// Writes `rows` after a list that was written before.
@@ -94,17 +119,25 @@ impl Storage {
     ) -> Result<()> {
         let none = || Error::Internal("a chunk does not fit its slot".into());
         let slot = slot.get_mut(..self.bytes() as usize).ok_or_else(none)?;
-        let [_, _, _, _, pointers, columns, values] = self.split(slot)?;
-        write_rows(rows, held, [pointers, columns, values])
+        write_rows(self.layout, rows, held, self.split(slot)?)
     }
 
     /// Writes these bytes for the rows with these row pointers.
     pub fn write_list(&self, row_pointers: &[u64], to: &mut [u8]) -> Result<()> {
-        let arrays = self.arrays.get(..LIST_ARRAYS).unwrap_or_default().to_vec();
-        if to.len() as u64 != self.list_bytes() || arrays.len() != LIST_ARRAYS {
+        let arrays = self.arrays.get(..list_arrays(self.layout)).unwrap_or_default().to_vec();
+        if to.len() as u64 != self.list_bytes() || arrays.is_empty() {
             return Err(Error::Internal("a list of long rows has another size than its memory".into()));
         }
-        let [items, parts, cuts, counters] = Storage { arrays, ..self.clone() }.split(to)?;
+        let own = Storage { arrays, ..self.clone() };
+        let [items, parts, cuts, counters] = match self.layout {
+            Layout::Pattern => {
+                let [items, parts, cuts, counters, value] = own.split(to)?;
+                let size = value.len();
+                value.copy_from_slice(self.one_value.get(..size).unwrap_or_default());
+                [items, parts, cuts, counters]
+            }
+            _ => own.split(to)?,
+        };
         List::of_long_rows(LONG_ROW, row_pointers)?.write(items, parts, cuts, counters)
     }
 }
@@ -117,7 +150,7 @@ mod tests {
     use super::super::storage::tests::{part, random_matrix, written};
     use super::*;
     use crate::kernel::order::SPAN;
-    use crate::matrix::AlignedBuffer;
+    use crate::matrix::{AlignedBuffer, Csr};
 
     fn storage_of(rows: CsrView<'_, f64>) -> Storage {
         Storage::of(Layout::Cuts, &Variant::PLAIN, rows).unwrap()
@@ -162,7 +195,7 @@ mod tests {
             let mut list = AlignedBuffer::<u8>::zeroed(storage.list_bytes() as usize).unwrap();
             list.fill(0xa5);
             storage.write_list(pointers, &mut list).unwrap();
-            for array in &storage.arrays[..LIST_ARRAYS] {
+            for array in &storage.arrays[..list_arrays(Layout::Cuts)] {
                 let range = array.range.start as usize..array.range.end as usize;
                 prop_assert_eq!(&list[range.clone()], &slot[range]);
             }
@@ -175,6 +208,32 @@ mod tests {
         let storage = storage_of(a.view());
         assert_eq!((storage.list_bytes(), storage.heavy, storage.scratch_rows), (0, 0, 0));
         assert_eq!(storage.bytes(), Storage::csr(3, a.nnz() as u64, 8).bytes());
+    }
+
+    #[test]
+    fn a_pattern_has_the_arrays_of_csr_cuts_with_one_value() {
+        for lengths in [&[3, 700, 0, 260][..], &[9, 2, 0, 5], &[1], &[]] {
+            let a = random_matrix(lengths, 900);
+            let rows = a.view().slice_rows(lengths.len().min(1)..lengths.len());
+            let (cuts, pattern) =
+                (storage_of(rows), Storage::of(Layout::Pattern, &Variant::PLAIN, rows).unwrap());
+            let (of_cuts, of_pattern) = (written(&cuts, rows), written(&pattern, rows));
+            for name in ["list", "parts", "cuts", "counters", "row_pointers", "columns"] {
+                let expected: Vec<u8> = part(&of_cuts, &cuts, name);
+                assert_eq!(part::<u8>(&of_pattern, &pattern, name), expected, "{name}");
+            }
+            let first = a.view().values().first().copied().unwrap_or(0.0);
+            assert_eq!(part::<f64>(&of_pattern, &pattern, "values"), [first]);
+            // Also if the values have become others since they were compared.
+            let (pointers, columns) = (a.view().row_pointers().to_vec(), a.view().columns().to_vec());
+            let other = Csr::try_new(a.rows(), a.cols(), pointers, columns, vec![7.0; a.nnz()]).unwrap();
+            let rows = other.view().slice_rows(lengths.len().min(1)..lengths.len());
+            assert_eq!(part::<f64>(&written(&pattern, rows), &pattern, "values"), [first]);
+            let numbers = |storage: &Storage| (storage.items, storage.heavy, storage.scratch_rows);
+            assert_eq!(numbers(&pattern), numbers(&cuts));
+            let least = pattern.array("values").unwrap().end..=pattern.array("row_pointers").unwrap().start;
+            assert!(least.contains(&pattern.list_bytes()), "the value is copied with the list");
+        }
     }
 
     #[test]

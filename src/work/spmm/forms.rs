@@ -36,11 +36,20 @@ pub(super) fn forms(request: &KernelRequest, layouts: Layouts, dtype: Dtype, k: 
     Ok(Forms { cpu: candidates(of_cpu), gpu: candidates(of_gpus), x_order, is_requested })
 }
 
+/// The refusal of a kernel that reads one value of A.
+pub(crate) fn values_differ() -> Error {
+    let name = KernelId::CsrPattern.name();
+    let reason =
+        format!("kernel {name} reads one value of A, and the values of this matrix are not all equal");
+    Error::usage(reason).advise([Advice::AutomaticKernel])
+}
+
 /// The kernels of the CPU and of GPUs.
 fn kernels(request: &KernelRequest, layouts: Layouts) -> Result<(Vec<KernelId>, Vec<KernelId>)> {
     let mut gpu = match layouts {
         Layouts::Any => eligible(Processor::Gpu).to_vec(),
         Layouts::Unchanged => CSR_ONLY.to_vec(),
+        Layouts::Pattern => vec![KernelId::CsrPattern],
     };
     let mut cpu = match request.format {
         None => eligible(Processor::Cpu).to_vec(),

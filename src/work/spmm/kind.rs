@@ -72,6 +72,10 @@ impl Kind for Spmm<'_> {
         Work::new(Spmm { ranges: Some(Arc::default()), known_chunks: Some(Arc::default()), ..product })
     }
 
+    fn has_equal_values(&self) -> bool {
+        self.has_equal_values()
+    }
+
     fn row_segments(&self, row: usize) -> usize {
         self.row_segments(row)
     }
@@ -146,6 +150,10 @@ impl Kind for Spmm<'_> {
     }
 
     fn forms(&self, request: &KernelRequest, layouts: Layouts) -> Result<Forms> {
+        let needs_one_value = layouts == Layouts::Pattern || request.kernel == Some(KernelId::CsrPattern);
+        if needs_one_value && self.nnz() > 0 && !self.has_equal_values() {
+            return Err(forms::values_differ());
+        }
         forms::forms(request, layouts, self.dtype, self.k as u64)
     }
 

@@ -19,7 +19,11 @@ impl Storage {
         match layout {
             Layout::Csr => Ok(Self::csr(count, rows.nnz() as u64, value_bytes)),
             Layout::Ellpack => Ok(Self::ell(count, lengths.max().unwrap_or(0), value_bytes)),
-            Layout::Cuts => Ok(cuts::storage(variant, lengths, (count, rows.nnz() as u64), value_bytes)),
+            Layout::Cuts | Layout::Pattern => {
+                let size = (count, rows.nnz() as u64);
+                let storage = cuts::storage((layout, variant), lengths, size, value_bytes);
+                Ok(Self { one_value: cuts::first_value(rows), ..storage })
+            }
             Layout::Runs | Layout::Pieces => items::storage(layout, variant, rows),
             Layout::RowBlocks => Ok(row_blocks::storage(variant, rows)),
             Layout::RowGroups => row_groups::storage(variant, rows),
@@ -55,7 +59,11 @@ impl Storage {
                 }
                 Ok(())
             }
-            Layout::Cuts => cuts::write(rows, held, self.split(slot)?),
+            Layout::Cuts | Layout::Pattern => {
+                let list_bytes = self.list_bytes() as usize;
+                self.write_list(rows.row_pointers(), slot.get_mut(..list_bytes).unwrap_or_default())?;
+                self.write_after_list(rows, held, slot)
+            }
             Layout::Runs | Layout::Pieces => items::write(self, rows, held, self.split(slot)?),
             Layout::RowBlocks => row_blocks::write(rows, held, self.split(slot)?),
             Layout::RowGroups => row_groups::write(self, rows, held, self.split(slot)?),
@@ -82,7 +90,9 @@ impl Spmm<'_> {
         let bound = match layout {
             Layout::Csr => Storage::csr(rows, nnz, value_bytes),
             Layout::Ellpack => Storage::ell(rows, longest, value_bytes),
-            Layout::Cuts => cuts::storage(variant, self.lengths(piece), (rows, nnz), value_bytes),
+            Layout::Cuts | Layout::Pattern => {
+                cuts::storage((layout, variant), self.lengths(piece), (rows, nnz), value_bytes)
+            }
             Layout::Runs | Layout::Pieces => {
                 items::upper_bound(layout, variant, (rows, nnz, longest), value_bytes)
             }

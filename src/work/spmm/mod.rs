@@ -1,7 +1,7 @@
 //! Y = A X with a sparse A: the cost of its rows, the bytes that a piece reads and writes, the storage formats of its chunks, and what
 //! its kernels cost.
 //!
-//! [`Spmm`] holds the sparsity pattern and no values.
+//! [`Spmm`] holds the sparsity pattern; of the values a planner asks only whether all are equal.
 
 mod choice;
 mod column_marks;
@@ -27,12 +27,13 @@ mod storage;
 mod x_part;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use features::Features;
+pub(crate) use forms::values_differ;
 pub use locality::Locality;
 pub use storage::{Array, Storage};
 
@@ -42,7 +43,7 @@ use super::{ChunkRows, Facts, pitch_bytes};
 use crate::error::{Error, Result};
 use crate::kernel::order::{SEGMENT, segments};
 use crate::kernel::partition::Weights;
-use crate::matrix::Dtype;
+use crate::matrix::{Dtype, ValueBits};
 
 /// Number of row pointers per hashed block.
 const HASH_BLOCK_POINTERS: usize = 1 << 16;
@@ -57,6 +58,10 @@ pub struct Spmm<'a> {
     row_pointers: &'a [u64],
     /// Column of each entry; if none, every piece is assumed to need all of X.
     columns: Option<&'a [u32]>,
+    /// The values; if none, they are taken as not all equal.
+    values: Option<ValueBits<'a>>,
+    /// Whether all values are equal; set by the first comparison.
+    equal_values: OnceLock<bool>,
     cols: usize,
     /// The columns that refer to rows of X of this rank; all of them without it.
     own_columns: Option<Range<u64>>,
@@ -165,6 +170,15 @@ impl<'a> Spmm<'a> {
                 at(*begin)..at(*end)
             }
         }
+    }
+
+    /// Whether there are values and all are equal. Computed in the rayon pool of the caller.
+    pub fn has_equal_values(&self) -> bool {
+        if let Some(&known) = self.equal_values.get() {
+            return known;
+        }
+        let equal = self.values.is_some_and(|values| values.are_equal());
+        *self.equal_values.get_or_init(|| equal)
     }
 
     /// Number of entries of a piece.

@@ -4,6 +4,8 @@
 //! segments of one row writes the sum of each segment (a carry); the carries of a row are added first to last once all are
 //! computed.
 
+use std::sync::OnceLock;
+
 use super::Spmm;
 use crate::error::{Advice, Error, Result};
 use crate::kernel::partition::Weights;
@@ -22,7 +24,8 @@ impl<'a> Spmm<'a> {
     /// The product of `matrix` and a multivector of `k` columns; an error if X or Y would be too large to address.
     pub fn new<T: Scalar>(matrix: &CsrView<'a, T>, k: usize) -> Result<Self> {
         let columns = Some(matrix.columns());
-        Self::of_pattern(matrix.row_pointers(), columns, matrix.cols(), k, T::DTYPE)
+        let product = Self::of_pattern(matrix.row_pointers(), columns, matrix.cols(), k, T::DTYPE)?;
+        Ok(Self { values: Some(matrix.value_bits()), ..product })
     }
 
     /// As [`Self::new`], for a matrix given by its row pointers and, if known, its columns.
@@ -52,6 +55,8 @@ impl<'a> Spmm<'a> {
         Ok(Self {
             row_pointers,
             columns,
+            values: None,
+            equal_values: OnceLock::new(),
             cols,
             own_columns: None,
             k,

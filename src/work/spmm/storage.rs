@@ -42,6 +42,8 @@ pub struct Storage {
     /// Rows of Y's pitch that a launch needs as scratch memory. Launches of a device do not overlap, so they share one scratch
     /// memory.
     pub scratch_rows: u64,
+    /// The bytes of the value of all nonzeros, in layouts that store one: that of the moment when the values were compared.
+    pub(super) one_value: [u8; 8],
 }
 
 impl Storage {
@@ -73,7 +75,7 @@ impl Storage {
         };
         let arrays = arrays.iter().map(array).collect();
         let variant = *variant;
-        Self { layout, variant, rows, items, heavy: 0, width: 0, arrays, scratch_rows: 0 }
+        Self { layout, variant, rows, items, heavy: 0, width: 0, arrays, scratch_rows: 0, one_value: [0; 8] }
     }
 
     /// The bytes of the array called `name`; none if there is no such array.
@@ -124,6 +126,12 @@ pub(super) fn padded_entries(nnz: u64) -> u64 {
     nnz.checked_next_multiple_of(4).unwrap_or(u64::MAX)
 }
 
+/// The range of the entries of `rows` in the arrays of the matrix.
+pub(super) fn entry_range<T: Scalar>(rows: CsrView<'_, T>) -> Range<usize> {
+    let pointers = rows.row_pointers();
+    pointers[0] as usize..pointers[pointers.len() - 1] as usize
+}
+
 /// Writes the columns, as local rows of X, and the values of `rows`; the rest of both arrays becomes zero.
 pub(super) fn write_entries<T: Scalar>(
     rows: CsrView<'_, T>,
@@ -131,8 +139,7 @@ pub(super) fn write_entries<T: Scalar>(
     columns: &mut [u32],
     values: &mut [T],
 ) -> Result<()> {
-    let pointers = rows.row_pointers();
-    let range = pointers[0] as usize..pointers[pointers.len() - 1] as usize;
+    let range = entry_range(rows);
     let (values, no_values) = values.split_at_mut(range.len());
     let (columns, no_columns) = columns.split_at_mut(range.len());
     no_values.fill(T::ZERO);

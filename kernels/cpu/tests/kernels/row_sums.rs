@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rowloom_cpu::{Isa, RowSum, RowSumKernels, RowsOfProduct};
+use rowloom_cpu::{Isa, MOST_SUMMED_ROWS, RowRounding, RowSum, RowSumKernels, RowsOfProduct};
 
 use crate::draw::{Draw, draws_for_each_isa};
 use crate::guarded::{Guarded, Side};
@@ -21,7 +21,7 @@ fn rows_between_guards<T: Real>(draw: &Draw, rows: usize, k: usize, distance: us
 
 fn check<T: Real + RowSumKernels + Into<f64>>(isa: Isa, draw: &Draw) {
     let k = draw.pick(&[1, 2, 7, 8, 9, 16, 31, 32, 33, 40, 64, 65, 1 + draw.below(100)]);
-    let count = draw.pick(&[0, 1, 2, 5, draw.below(30)]);
+    let count = draw.pick(&[0, 1, 2, 5, draw.below(30), MOST_SUMMED_ROWS]);
     let (x_distance, y_distance) = (k + draw.pick(&[0, 0, 1, 2]), k + draw.pick(&[0, 0, 3]));
     let mut x = rows_between_guards::<T>(draw, X_ROWS, k, x_distance);
     x[3 * x_distance..][..k].fill(T::of(0.0));
@@ -47,11 +47,14 @@ fn check<T: Real + RowSumKernels + Into<f64>>(isa: Isa, draw: &Draw) {
         y_distance,
         weights: &weights,
         sums_of_x: &sums_of_x,
+        rounding: RowRounding { alpha: 1.0, factor: 0.0, per_root: 4.0, constant: 8.0 },
     };
     let bodies = T::row_sum_bodies(isa);
     let mut sums = vec![RowSum { y: 7.0, product: 7.0, size: 7.0 }; count];
     // SAFETY: the processor has the instruction set.
-    unsafe { (bodies.sums)(of, &mut sums) };
+    let unexplained = unsafe { (bodies.unexplained)(of, &mut sums) };
+    assert_eq!(unexplained.count_ones() as usize, count, "nothing is explained");
+    assert_eq!(unexplained.trailing_ones() as usize, count);
 
     let near = |found: f64, expected: f64, size: f64| {
         assert!((found - expected).abs() <= 1e-13 * size, "{found} {expected} {k} {}", isa.name());
@@ -84,6 +87,25 @@ fn check<T: Real + RowSumKernels + Into<f64>>(isa: Isa, draw: &Draw) {
         assert!(row < count / 8 * 8 || dot == found.y);
         near(of_squares, squares, squares);
     }
+    let rounding = RowRounding {
+        alpha: draw.pick(&[1.0, -0.5, 3.0]),
+        factor: draw.pick(&[1e-3, 0.02, 0.1, 1e9]),
+        ..of.rounding
+    };
+    let mut again = vec![RowSum::default(); count];
+    // SAFETY: the processor has the instruction set.
+    let unexplained = unsafe { (bodies.unexplained)(RowsOfProduct { rounding, ..of }, &mut again) };
+    for (row, sum) in sums.iter().enumerate() {
+        let length = (row_pointers[row + 1] - row_pointers[row]) as f64;
+        let bound = rounding.factor * (length + 4.0 * length.sqrt() + 8.0) * sum.size;
+        let difference = (sum.y - rounding.alpha * sum.product).abs();
+        let is_unexplained = unexplained >> row & 1 == 1;
+        assert!(!is_unexplained || again[row] == *sum, "the sums of a row that is not explained are stored");
+        // Both ways of rounding are right at the border.
+        if bound == 0.0 || (difference / bound - 1.0).abs() > 1e-9 {
+            assert_eq!(is_unexplained, bound == 0.0 || difference > bound, "row {row} {}", isa.name());
+        }
+    }
     for (column, known) in sums_of_x.iter().enumerate() {
         let is_used = columns[row_pointers[0] as usize..].contains(&(column as u32));
         let bits = known.load(Ordering::Relaxed);
@@ -96,6 +118,34 @@ fn check<T: Real + RowSumKernels + Into<f64>>(isa: Isa, draw: &Draw) {
         assert!(column != 5 || bits == 2.5f64.to_bits());
         if column == 3 && is_used {
             assert_eq!(bits, (-0.0f64).to_bits());
+        }
+    }
+}
+
+#[test]
+fn rounding_explains_no_sum_that_is_not_a_number() {
+    for isa in Isa::available() {
+        for (value, element, factor) in
+            [(f64::NAN, 1.0, 1.0), (1.0, f64::NAN, 1.0), (f64::INFINITY, 1.0, 1.0), (0.0, 0.0, 1.0)]
+        {
+            let (x, y) = ([1.0f64; 3], [element; 1]);
+            let sums_of_x: Vec<AtomicU64> = (0..3).map(|_| AtomicU64::new(0)).collect();
+            let of = RowsOfProduct {
+                row_pointers: &[0, 3],
+                columns: &[0, 1, 2],
+                values: &[value; 3],
+                x: &x,
+                x_distance: 1,
+                y: &y,
+                y_distance: 1,
+                weights: &[1.0],
+                sums_of_x: &sums_of_x,
+                rounding: RowRounding { alpha: 1.0, factor, per_root: 4.0, constant: 8.0 },
+            };
+            // SAFETY: the processor has the instruction set.
+            let unexplained =
+                unsafe { (f64::row_sum_bodies(*isa).unexplained)(of, &mut [RowSum::default()]) };
+            assert_eq!(unexplained, 1, "{value} {element} {}", isa.name());
         }
     }
 }

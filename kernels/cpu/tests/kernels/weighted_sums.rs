@@ -21,7 +21,7 @@ fn exact_sum(terms: impl Iterator<Item = (f64, f64)>) -> f64 {
 }
 
 fn check<T: Real + WeightedSumKernels + Into<f64>>(isa: Isa, draw: &Draw) {
-    let k = draw.pick(&[1, 1, 2, 7, 8, 9, 16, 31, 32, 33, 40, 64, 65, 1 + draw.below(100)]);
+    let k = draw.pick(&[1, 1, 2, 7, 8, 9, 16, 31, 32, 33, 40, 64, 65, 128, 170, 1 + draw.below(100)]);
     let count = draw.pick(&[0, 1, 31, 32, 33, 255, 256, 257, draw.below(700)]);
     let leading_dimension = k + draw.pick(&[0, 0, 1, 2]);
     let length = if count == 0 { 0 } else { (count - 1) * leading_dimension + k };

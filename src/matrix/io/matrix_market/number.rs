@@ -110,7 +110,9 @@ fn check_decimal(rest: &[u8], word: &[u8]) -> Result<(), String> {
     let hint = match rest.get(at) {
         Some(b'+' | b'-') if sound => "; an exponent needs its E",
         Some(b',') if sound => "; the decimal sign is a point",
-        Some(b'x' | b'X') => "; hexadecimal numbers are not part of the format",
+        Some(b'x' | b'X') if rest.get(..at) == Some(b"0") => {
+            "; hexadecimal numbers are not part of the format"
+        }
         _ => "",
     };
     Err(format!("value {} is not a number{hint}", shown(word)))
