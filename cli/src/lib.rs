@@ -108,11 +108,16 @@ pub fn is_silent() -> bool {
 
 /// Runs a command.
 pub fn execute(command: &Command, console: &Console) -> Result<()> {
-    Interrupt::watch()?.begin(console);
-    limit_global_pool()?;
+    let launch = MpiLaunch::detect();
+    start_threads(console).inspect_err(|error| {
+        // The other ranks may have their threads, so rank 0 does not print this error.
+        if let Some(launch) = launch {
+            console.error_message(&format!("rank {}: {}", launch.rank, console::advice::text(error)));
+        }
+    })?;
     paths::check(command)?;
     console.check_json_target()?;
-    if let Some(launch) = MpiLaunch::detect() {
+    if let Some(launch) = launch {
         launch.check(command)?;
         #[cfg(feature = "mpi")]
         if let Command::Run(arguments) = command {
@@ -138,6 +143,12 @@ pub fn execute(command: &Command, console: &Console) -> Result<()> {
         Command::Completions(arguments) => guide::completions::run(arguments, console),
         Command::Man(arguments) => guide::man::run(arguments, console),
     }
+}
+
+/// Starts the thread that waits for signals and that of the global pool.
+fn start_threads(console: &Console) -> Result<()> {
+    Interrupt::watch()?.begin(console);
+    limit_global_pool()
 }
 
 /// Gives work outside the pool of a command a single thread, whatever `RAYON_NUM_THREADS` says.

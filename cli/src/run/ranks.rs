@@ -70,7 +70,11 @@ pub fn run(arguments: &RunArguments, console: &Console, launch: MpiLaunch) -> Re
     let watch = Watch::start(&*ranks, actions).inspect_err(|error| {
         // Rank 0 prints and ends, and the launcher ends the others before they print. No rank can leave MPI alone.
         std::thread::sleep(SUCCESSION_TIME * launch.rank.min(1) as u32);
-        console.error_message(&advice::text(error));
+        let named = match error {
+            Error::Rank { .. } => advice::text(error),
+            _ => advice::text(&ranks.rank_error(ranks.rank(), advice::text(error))),
+        };
+        console.error_message(&named);
         ranks.abort(error.exit_code(), "");
     })?;
     let done = check_flags(arguments).and_then(|()| match arguments.matrix_arguments.dtype {
