@@ -27,6 +27,7 @@
 //! | 9 | `adapt` | decisions from plans and measured times: processors, shares, what is remembered |
 //! | 10 | `runtime` | the API: runtime, product, vectors, cluster; recovery, reports |
 //! | 11 | `solver` | eigenvalue solvers |
+//! | 12 | `instances` | the generic code of the above for `f64` and `f32`, compiled once, in builds for development |
 //!
 //! The CPU's vector kernels are a separate crate below all layers, `kernels/cpu`.
 
@@ -47,6 +48,9 @@ pub mod fetch;
 pub mod files;
 #[path = "graph/mod.rs"]
 pub mod graph;
+#[cfg(debug_assertions)]
+#[path = "instances.rs"]
+pub mod instances;
 #[path = "kernel/mod.rs"]
 pub mod kernel;
 #[path = "machine/mod.rs"]
