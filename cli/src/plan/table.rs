@@ -28,10 +28,7 @@ pub fn add_times(facts: &mut Table, plan: &Plan, product_words: &str) {
     facts.fact("set-up", format!("{set_up} once: {}", named(&plan.set_up_reason())));
     if plan.first_compile_s() > 0.0 {
         let compile_s = Seconds(plan.first_compile_s());
-        facts.fact(
-            "",
-            format!("the first run also compiles faster kernels, in the background: about {compile_s}"),
-        );
+        facts.fact("", format!("the first run compiles kernels in the background: about {compile_s}"));
     }
     let one = named("product");
     // The parts of a cluster's product name no device before them.
