@@ -24,15 +24,26 @@ NAMES = {
 
 # Phrases that point instead of naming, in lower case, each with an example of what to write.
 PHRASES = {
+    "are not those of": "differ from, or do not describe",
     "as it was told to": "(injected fault)",
+    "can pay for it": "save more time than it takes",
+    "decides with every product": "chooses the device again for each product",
     "halfway strange": "similarity 0.5",
+    "if that is idle": "if cpu is idle",
     "it tells as well": "name the thing that tells",
     "lie apart": "are stored separately",
+    "named but too slow": "say what the device gets: emu:0 is too slow to help and gets the minimum share",
     "nobody has written": "unwritten",
     "nobody is woken": "no thread is woken",
+    "none where there is no other": "say of what: no second fastest kernel",
     "strange to each other": "similarity 0.5",
     "taken to be there": "assumed to be installed",
+    "the one of before": "the previous",
+    "the shorter of copy and compute": "copying or computing, whichever is shorter",
     "those who are in": "current accesses",
+    "to compare them took": "comparing the sums took",
+    "use no others": "use no other rows of X",
+    "what runs measured": "measured times",
 }
 
 # Refuted claims in lower case, each with what is true.

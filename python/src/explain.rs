@@ -87,8 +87,8 @@ fn kernels(plan: &Plan) -> Vec<Kernel<'_>> {
     kernels
 }
 
-/// The reason for the kernel of a chunk: the plan's, or the host's once it has prepared the chunk.
+/// The reason for the kernel of a chunk: the plan's, and what the host added if it has prepared the chunk.
 fn reason<T: Value>(product: &Product<'_, T>, plan: &Plan, index: usize) -> String {
-    let planned = plan.chunks.get(index).map_or("", |chunk: &Chunk| &chunk.kernel_reason);
-    product.host_reason(index).unwrap_or_else(|| planned.to_owned())
+    let host = product.host_reason(index);
+    plan.chunks.get(index).map_or_else(String::new, |chunk: &Chunk| chunk.kernel_reason_with(host.as_deref()))
 }

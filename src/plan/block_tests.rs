@@ -154,3 +154,16 @@ fn several_devices_receive_blocks_of_their_parts() {
     plan.check().unwrap();
     plan.graph(&Remaining::all(&plan)).unwrap().graph.validate().unwrap();
 }
+
+#[test]
+fn the_number_of_blocks_is_that_of_every_device() {
+    let mut plan = h200(&matrix("stencil27,n=64"), 32, Mode::Oneshot);
+    plan.devices.push(plan.devices[1].clone());
+    (plan.devices[1].x_blocks, plan.devices[2].x_blocks) = (vec![1, 2, 3], vec![1, 2, 3]);
+    assert_eq!(plan.blocks_in_words("blocks"), "3 blocks");
+    plan.devices[2].x_blocks = vec![1, 2, 3, 4, 5];
+    assert_eq!(plan.blocks_in_words("blocks"), "3 to 5 blocks per device");
+    // A device that receives X in one piece has no block.
+    plan.devices[2].x_blocks.clear();
+    assert_eq!(plan.blocks_in_words("blocks"), "3 blocks");
+}

@@ -40,8 +40,8 @@ impl Draft<'_> {
             return Ok((plan, reason));
         }
         let reason = format!(
-            "X: in {} equal blocks of about {}: one is staged while another is copied to the device; each product takes {} instead of {} in one piece",
-            blocks.most_blocks(),
+            "X: in {} of about {}: one is staged while another is copied to the device; each product takes {} instead of {} in one piece",
+            blocks.blocks_in_words("equal blocks"),
             Bytes(blocks.mean_block_bytes()),
             Seconds(blocks.predicted_s),
             Seconds(plan.predicted_s),
@@ -97,8 +97,8 @@ impl Draft<'_> {
         let (least, most) = blocks.blocks_per_chunk();
         let range = if least == most { most.to_string() } else { format!("{least} to {most}") };
         let reason = format!(
-            "X: in {} blocks of rows of about {}: a chunk waits for {range} of them; each product takes {} instead of {} in one piece",
-            blocks.most_blocks(),
+            "X: in {} of about {}: a chunk waits for {range} of them; each product takes {} instead of {} in one piece",
+            blocks.blocks_in_words("blocks of rows"),
             Bytes(blocks.mean_block_bytes()),
             Seconds(blocks.predicted_s),
             Seconds(plan.predicted_s),
@@ -184,6 +184,15 @@ impl Plan {
         self.devices.iter().map(|device| device.x_blocks.len()).max().unwrap_or(0)
     }
 
+    /// The number of blocks of a device with its noun; the least and the largest number where devices differ.
+    pub(super) fn blocks_in_words(&self, noun: &str) -> String {
+        let counts = || self.devices.iter().map(|device| device.x_blocks.len()).filter(|&blocks| blocks > 0);
+        match (counts().min().unwrap_or(0), counts().max().unwrap_or(0)) {
+            (least, most) if least == most => format!("{most} {noun}"),
+            (least, most) => format!("{least} to {most} {noun} per device"),
+        }
+    }
+
     /// Bytes of all blocks divided by their number.
     fn mean_block_bytes(&self) -> u64 {
         let in_blocks = || self.devices.iter().filter(|device| !device.x_blocks.is_empty());
@@ -208,8 +217,9 @@ impl Plan {
     fn one_piece_reason(&self, one_piece_s: f64) -> String {
         match self.most_blocks() {
             0 => "X: in one piece: every chunk needs rows up to the end of X".into(),
-            blocks => format!(
-                "X: in one piece: {blocks} blocks of rows would not make the product faster ({} against {})",
+            _ => format!(
+                "X: in one piece: {} would not make the product faster ({} against {})",
+                self.blocks_in_words("blocks of rows"),
                 Seconds(self.predicted_s),
                 Seconds(one_piece_s)
             ),

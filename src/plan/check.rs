@@ -26,7 +26,7 @@ impl Plan {
                 return Err("the rates of the cluster are out of range".into());
             }
             if cluster.devices() + 1 != devices as u64 {
-                return Err("the devices are not those of all nodes of the cluster".into());
+                return Err("the devices differ from the GPUs of all nodes of the cluster".into());
             }
         }
         for device in &self.devices {

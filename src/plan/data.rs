@@ -327,6 +327,14 @@ impl Chunk {
         format!("{}; {}", self.reason, self.kernel_reason)
     }
 
+    /// The reason for its kernel, followed by what the host decided when it prepared the chunk. A clause that both have is written once.
+    pub fn kernel_reason_with(&self, host: Option<&str>) -> String {
+        let planned = self.kernel_reason.as_str();
+        let added =
+            host.into_iter().flat_map(|host| host.split("; ")).filter(|words| !planned.contains(words));
+        std::iter::once(planned).chain(added).filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ")
+    }
+
     /// The work of its kernel.
     pub fn load(&self, k: u64, dtype: Dtype) -> Load {
         self.features.load(k, dtype)

@@ -39,12 +39,16 @@ impl Plan {
         let gpus: Vec<usize> =
             (0..self.devices.len()).filter(|&index| self.devices[index].profile.link.is_some()).collect();
         let kernels = gpus.iter().map(|&index| forms(self, index).len()).max().unwrap_or(0);
-        let locked = gpus.iter().map(|&index| registered_bytes(self, index));
+        // Lists of long rows are made in the same step.
+        let register = match gpus.iter().map(|&index| registered_bytes(self, index)).sum::<u64>() {
+            0 => "list the long rows of A".into(),
+            bytes => format!("register {}", Bytes(bytes)),
+        };
         let resident = gpus.iter().map(|&index| self.devices[index].slots.resident_bytes);
         let parts = [
             (self.set_up.open_s, format!("open {}", self.opened(gpus.len()))),
             (self.set_up.load_kernels_s, format!("load {}", Counted(kernels as u64, "kernel"))),
-            (self.set_up.register_s, format!("register {}", Bytes(locked.sum()))),
+            (self.set_up.register_s, register),
             (self.set_up.bring_a_s, format!("copy A ({}) to the devices", Bytes(resident.sum()))),
         ];
         let parts: Vec<String> = parts
@@ -195,7 +199,7 @@ pub(super) fn describe(plan: &mut Plan) {
     };
     for device in &mut plan.devices {
         device.reason = match (device.computes, device.chunks) {
-            (false, _) => format!("{on_host}; it is not among the devices that compute"),
+            (false, _) => format!("{on_host}; computes no rows"),
             (true, 0) if rows == 0 => "no share: there are no rows".into(),
             // A sum over all rows has one row, and few chunks because few devices help.
             (true, 0) if !concatenates => "no share: the other devices finish before it could help".into(),

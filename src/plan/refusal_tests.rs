@@ -72,7 +72,7 @@ fn a_plan_that_contradicts_itself_says_what_is_wrong() {
         ("the rates of the cluster", |plan| {
             cluster(plan, 1, Network { message_gb_per_s: 0.0, ..NETWORK });
         }),
-        ("not those of all nodes", |plan| cluster(plan, 7, NETWORK)),
+        ("differ from the GPUs of all nodes", |plan| cluster(plan, 7, NETWORK)),
         ("the split rows do not match their chunks", |plan| {
             let mut unused = plan.split_rows[0].clone();
             unused.row = plan.matrix.rows;

@@ -109,19 +109,26 @@ impl Draft<'_> {
             Some(_) => (format!("shares: the CPU's as requested: {words}"), "as requested"),
             None if !left_out.is_empty() => (
                 format!(
-                    "shares: {words}; {}, named, gets nothing: its balanced share is below {:.1} %, which costs more than it gains",
+                    "shares: {words}; nothing for {}: a share below {:.1} % costs more time than it saves",
                     list(&left_out),
                     100.0 * work.helpful_share()
                 ),
                 "a device at its minimum share does not finish with the others",
             ),
-            None if !raised.is_empty() => (
-                format!(
-                    "shares: balanced finish times, with the minimum share for {}, named but too slow to help: {words}",
-                    list(&raised)
-                ),
-                "a device at its minimum share does not finish with the others",
-            ),
+            None if !raised.is_empty() => {
+                let verbs = if raised.len() == 1 {
+                    "is too slow to help and gets"
+                } else {
+                    "are too slow to help and get"
+                };
+                (
+                    format!(
+                        "shares: {} {verbs} the minimum share of a named device; otherwise balanced finish times: {words}",
+                        list(&raised)
+                    ),
+                    "a device at its minimum share does not finish with the others",
+                )
+            }
             None if memory_limited => (
                 format!("shares: balanced finish times within the memory limits: {words}"),
                 "memory limits a share",
@@ -267,7 +274,7 @@ mod tests {
         let mut request = request(Work::spmm(&matrix.view(), 8).unwrap(), &["cpu", "emu"]);
         request.devices[1].profile.link.as_mut().unwrap().latency_us = 1e6;
         let plan = make(&request).unwrap();
-        let words = "shares: balanced finish times, with the minimum share for emu:1/0, named but too slow to help: \
+        let words = "shares: emu:1/0 is too slow to help and gets the minimum share of a named device; otherwise balanced finish times: \
                      cpu gets 98.4 % of the work, emu:1/0 gets 1.6 % of the work; ";
         assert!(plan.reasons.iter().any(|reason| reason.starts_with(words)), "{:#?}", plan.reasons);
     }

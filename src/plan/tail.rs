@@ -69,9 +69,12 @@ fn tail_reason(plan: &Plan, unassigned: &[usize]) -> Option<String> {
         [index] => {
             let chunk = plan.chunks.get(*index)?;
             let to: Vec<&str> = chunk.also.iter().map(|&device| name(device)).collect();
-            let to = if to.len() > 2 { "the device".into() } else { to.join(" or ") };
-            let that = if to == "the device" { "that" } else { "if that" };
-            format!("tail: chunk {index} may move from {} to {to} {that} is idle first", name(chunk.home))
+            let to = match &to[..] {
+                [device] => format!("{device} if {device} is idle first"),
+                [one, other] => format!("{one} or {other}, whichever is idle first"),
+                _ => "the device that is idle first".into(),
+            };
+            format!("tail: chunk {index} may move from {} to {to}", name(chunk.home))
         }
         [first, .., last] if unassigned.len() > IN_FULL => format!(
             "tail: {} of the chunks {first} to {last} may move to the device that is idle first{held}",

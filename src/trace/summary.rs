@@ -47,7 +47,7 @@ pub struct Summary {
     pub outside_s: f64,
     /// Processes with tasks in the run.
     pub devices: Vec<DeviceSummary>,
-    /// The share of the shorter of copy and compute time during which the other ran; `None` if no device has both.
+    /// The share of copying or computing, whichever is shorter, that is hidden behind the other; `None` if no device has both.
     pub hidden_fraction: Option<f64>,
     /// The average of the devices' idle fractions; `None` without tasks.
     pub idle_fraction: Option<f64>,
@@ -89,7 +89,7 @@ pub struct DeviceSummary {
     pub copy_s: f64,
     /// Time during which it was busy.
     pub busy_s: f64,
-    /// The share of the shorter of copy and compute time during which the other ran.
+    /// The share of copying or computing, whichever is shorter, that is hidden behind the other.
     pub hidden_fraction: Option<f64>,
     /// The share of the run in which none of its lanes was busy.
     pub idle_fraction: f64,

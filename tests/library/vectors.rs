@@ -242,7 +242,7 @@ fn a_fault_of_vectors_does_not_end_products_in_host_memory() {
                 if devices.contains("lost") {
                     continue;
                 }
-                // New vectors, of this product and of another one, are not those of the fault.
+                // New vectors, of this product and of another one, are not affected by the fault.
                 let mut other = runtime.product(&a).columns(2).reproducible(true).build().unwrap();
                 for product in [&mut product, &mut other] {
                     let applied = through_vectors(product, &x);

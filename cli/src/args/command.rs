@@ -31,9 +31,19 @@ pub struct Arguments {
 }
 
 impl Arguments {
+    /// The grammar. A negative number after a flag is its value: the flag then says what it expects.
+    fn grammar() -> clap::Command {
+        let of_flag =
+            |argument: clap::Arg| match argument.is_positional() || !argument.get_action().takes_values() {
+                true => argument,
+                false => argument.allow_negative_numbers(true),
+            };
+        Self::command().mut_subcommands(|command| command.mut_args(of_flag))
+    }
+
     /// Parses `words` and records which arguments were typed.
     pub fn read(words: &[OsString]) -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches_from(words)?;
+        let matches = Self::grammar().try_get_matches_from(words)?;
         let mut arguments =
             Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))?;
         if let Some((_, command)) = matches.subcommand() {

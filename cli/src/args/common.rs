@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::parse::parse_threads;
+use super::parse::{parse_seed, parse_threads};
 use rowloom::internal::matrix::Dtype;
 
 /// Short help of a matrix argument.
@@ -32,8 +32,8 @@ pub enum ColorChoice {
 pub struct CommonArguments {
     /// Print one JSON object; with =FILE, write it to FILE
     ///
-    /// Without =FILE, standard output gets the object and nothing else. The file needs the equals sign: a word after a space is an
-    /// ordinary argument, and is refused if it ends in .json or cannot be an input.
+    /// Without =FILE, standard output gets the object and nothing else. Write --json=FILE with the equals sign: in `--json a.mtx`,
+    /// a.mtx is the matrix.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
           value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
@@ -73,7 +73,7 @@ pub struct MatrixArguments {
     pub dtype: Dtype,
 
     /// Seed of generated matrices and of a random X
-    #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_seed, hide_short_help = true)]
     pub seed: u64,
 
     /// Threads to use [default: all usable cores]

@@ -29,7 +29,7 @@ pub struct RepeatArguments {
 
     /// Repetitions before the measured ones
     ///
-    /// Their times are not reported. --devices auto decides by their times too, as by those of all repetitions.
+    /// Times of these repetitions are not reported, but --devices auto uses them to choose the devices.
     #[arg(long, value_name = "N", default_value_t = 3, hide_short_help = true)]
     pub warmup: u32,
 
@@ -46,11 +46,11 @@ pub struct RepeatArguments {
 pub struct ExecutionArguments {
     /// Devices: auto, cpu, cuda, cuda:0, emu:0, sim:h200x4, or a list with commas
     ///
-    /// auto: the CPU computes first. CUDA cards are opened meanwhile if the remaining products can pay for it; then the GPUs,
-    /// or the CPU and the GPUs together, compute if that is faster. Measured times are kept for the next run with the same
+    /// auto: the CPU computes the first products. CUDA cards are opened in the background if the remaining products save more time
+    /// than opening takes; then the fastest of CPU, GPUs and both computes. Measured times are kept for the next run with the same
     /// matrix. cuda: all CUDA GPUs; cuda:0: the first. emu:0: an emulated GPU. sim:h200x4: a simulated machine with four H200
-    /// GPUs; sim:node8 has eight H100, sim:h200node8 eight H200. Commas combine devices, as in cpu,cuda:0; every named device is used. Several devices
-    /// on one card, as in cuda:0,cuda:0, share the faults of the card.
+    /// GPUs; sim:node8 has eight H100, sim:h200node8 eight H200. Commas combine devices, as in cpu,cuda:0; every named device is used. A card
+    /// may be named twice, as in cuda:0,cuda:0; a fault of the card then ends both devices.
     #[arg(long, value_name = "LIST", default_value = "auto", hide_possible_values = true, value_parser = names::devices())]
     pub devices: Devices,
 
@@ -91,7 +91,7 @@ pub struct ExecutionArguments {
           value_parser = PossibleValuesParser::new(Check::NAMES))]
     pub check: String,
 
-    /// Most memory to use on each GPU, such as 8GiB
+    /// Most memory to use on each GPU, such as 8GiB or 8GB
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, hide_short_help = true)]
     pub mem_limit: Option<u64>,
 
@@ -105,9 +105,10 @@ pub struct ExecutionArguments {
     #[arg(long, value_name = "FILE", default_value = "auto", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub model: String,
 
-    /// Neither use nor store what runs measured
+    /// Neither use nor store measured times
     ///
-    /// This concerns the corrections of the cost model and, with --devices auto, the times of products with the same matrix.
+    /// Predictions are then not corrected by earlier runs, and --devices auto does not know the times of earlier products with the same
+    /// matrix.
     #[arg(long, hide_short_help = true)]
     pub no_refine: bool,
 }

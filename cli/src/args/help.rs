@@ -54,8 +54,8 @@ Examples:
   rowloom gemm gen:dense,rows=2000,cols=500 gen:dense,rows=500,cols=800 \\
     --devices cpu,cuda:0 --kernel gemm_tiled_t32 --trace trace.json
 
---verify compares whole rows of C: all of them for small matrices, else rows
-at equal distances.";
+--verify compares whole rows of C: all rows of a small matrix, equally spaced
+rows of a large one.";
 
 /// Behind `rowloom colmean -h`.
 pub const COLMEAN_SHORT: &str = "\
@@ -72,7 +72,8 @@ Examples:
     --statistics mean,variance --output window.npy
   rowloom colmean gen:recording,rows=358 --samples 82 --plot waves.svg
 
-All columns are computed; --channel and --window choose what is reported.";
+All columns are computed; --channel and --window choose the reported columns.
+Channels, samples and columns are counted from 0.";
 
 /// Behind `rowloom plan -h`.
 pub const PLAN: &str = "\
@@ -108,12 +109,12 @@ which is compared with the serial reference: same bits, or every error is in
 the rounding bound.
 
 All kernels and peers of a case are listed, the fastest first. (chosen) marks
-the kernel that the planner would choose. 1.18 ± 0.03 × slower is the ratio of
-two medians, and ± half the width of its 95 % interval; within noise where 1
-is inside. The interval of a median comes from order statistics of at most 20
-blocks of consecutive runs; with fewer than 6 runs it is from the fastest to
-the slowest. The relative widths of the intervals of both medians are added in
-quadrature.
+the kernel that the planner would choose. 1.18 ± 0.03 × slower: the ratio of
+two medians, and half the width of its 95 % interval; within noise: the
+interval contains 1. The interval of a median comes from order statistics of
+at most 20 blocks of consecutive runs; with fewer than 6 runs it is the range
+of the times. The relative widths of the intervals of both medians are added
+in quadrature.
 
 --baseline calls a difference faster or slower if it exceeds both this spread
 and 2 %, and within noise otherwise.";
@@ -131,9 +132,9 @@ Examples:
 /// Behind `rowloom study -h`.
 pub const STUDY: &str = "\
 The folder gets report.html (opens in any browser), one .svg for each figure,
-results.csv, results.json, results.md (tables) and cases.jsonl, which keeps every finished case: the
-same command continues after Ctrl-C or a crash. The exit code is 4 if no case
-could be measured.
+results.csv, results.json, results.md (tables) and cases.jsonl, which keeps
+every finished case: the same command continues after Ctrl-C or a crash. The
+exit code is 4 if no case could be measured.
 
 Examples:
   rowloom study --list                  the built-in studies
@@ -147,17 +148,19 @@ const STUDY_KEYS: &str = "\
 Keys of a study file; configs/README.md in the sources, which is
 share/rowloom/configs/README.md of an installed archive, describes them, and
 `rowloom study --save quick` writes an example:
-  title       required; question, seed and baseline (one_thread, serial_csr or
-              scipy: what speed-ups are over) are not
-  [measure]   warmup, repeat, time_cap_s, verify
-  [[sweep]]   name and matrices are required; subject, k, dtype, devices, ranks,
-              threads, kernels, mode, schedule, transfer, chunk_bytes,
-              cpu_share and against are not
+  title       required
+              optional: question, seed, baseline (speed-ups are relative to
+              it: one_thread, serial_csr or scipy)
+  [measure]   optional: warmup, repeat, time_cap_s, verify
+  [[sweep]]   required: name, matrices
+              optional: subject, k, dtype, devices, ranks, threads, kernels,
+              mode, schedule, transfer, chunk_bytes, cpu_share, against
 subject is run (a whole product, the default), kernel (every kernel alone),
 conversion, power_iteration, subspace_iteration, vectors, gemm, colmean or
 transfers (copies, which have no matrices).
-Each key of a [[sweep]] but name and subject is a list, and every combination
-is a case; its values are those of the flag of `rowloom run` with that name.";
+Each key of a [[sweep]] except name and subject is a list, and every
+combination is a case. A key takes the values of the flag of `rowloom run`
+with the same name.";
 
 /// Behind `rowloom report -h`.
 pub const REPORT: &str = "\
@@ -180,9 +183,9 @@ Examples:
 
 /// Behind `rowloom fetch --help`.
 pub const FETCH: &str = "\
-Archives are kept as they were sent, with a checksum that is compared at every
-use. An interrupted download is continued by the next one. Every command takes
-suitesparse:GROUP/NAME as a matrix and fetches it if it is not there.
+Archives are stored unchanged, with a checksum that is compared at every use.
+The next `rowloom fetch` continues an interrupted download. Every command
+takes suitesparse:GROUP/NAME as a matrix and downloads a missing archive.
 
 Examples:
   rowloom fetch Williams/cant
@@ -198,8 +201,9 @@ The same KIND and seed give the same matrix on every machine.";
 
 /// Behind `rowloom trace -h`.
 pub const TRACE: &str = "\
-Of several products the one with the median time is described. The same file
-opens as a timeline in https://ui.perfetto.dev, chrome://tracing and speedscope.";
+If the trace has several products, the product with the median time is
+described. The file opens as a timeline in https://ui.perfetto.dev,
+chrome://tracing and speedscope.";
 
 /// Behind `rowloom completions -h`.
 pub const COMPLETIONS: &str = "\
@@ -255,7 +259,7 @@ pub fn study() -> String {
     let names: Vec<&str> = kernels_for(KindOfWork::Spmm).map(|kernel| kernel.name).collect();
     let names = wrapped(&names.join(", "), 2);
     format!(
-        "{STUDY_KEYS}\n\nKernels (`rowloom run --help` describes them; those of dense work are in\n\
+        "{STUDY_KEYS}\n\nKernels (`rowloom run --help` describes them; kernels of dense work are in\n\
          `rowloom gemm --help` and `rowloom colmean --help`):\n{names}\n\n{STUDY}"
     )
 }

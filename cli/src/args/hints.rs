@@ -60,6 +60,13 @@ pub fn add(error: &mut clap::Error, command: Option<&str>) {
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint]));
             }
         }
+        ErrorKind::MissingRequiredArgument => {
+            let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else { return };
+            if missing.iter().any(|name| name.starts_with("<MATRIX>")) {
+                let hint = "a matrix is a file, or a generated one such as 'gen:stencil27,n=64'";
+                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
+            }
+        }
         _ => {}
     }
 }

@@ -11,7 +11,7 @@ use super::help;
 use super::names;
 use super::names::PEERS;
 use super::options::{Devices, parse_bytes};
-use super::parse::{parse_k, parse_seconds, parse_threads};
+use super::parse::{parse_k, parse_seconds, parse_seed, parse_threads};
 use crate::statistics::TIME_CAP_S;
 use rowloom::internal::matrix::Dtype;
 
@@ -33,7 +33,7 @@ pub struct BenchArguments {
           value_parser = names::kernels())]
     pub kernels: Vec<String>,
 
-    /// Cost model of the planner's choice: auto (written by `rowloom calibrate`), none, or FILE
+    /// Cost model for the planner's choice: auto (written by `rowloom calibrate`), none, or FILE
     #[arg(long, value_name = "FILE", default_value = "auto", value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub model: String,
 
@@ -60,8 +60,8 @@ pub struct BenchArguments {
 
     /// Libraries to compare with: cusparse, mkl, scipy
     ///
-    /// mkl and scipy run in python3, or in the interpreter that the environment variable ROWLOOM_PYTHON names. What is not installed is
-    /// named before the measurement and left out; the exit code stays 0. scipy uses one thread, mkl as many as the kernels of the CPU.
+    /// mkl and scipy run in python3, or in the interpreter that the environment variable ROWLOOM_PYTHON names. A missing library
+    /// is named before the measurement and left out; the exit code stays 0. scipy uses one thread, mkl as many as the kernels of the CPU.
     #[arg(long, value_name = "PEER,...", value_delimiter = ',', hide_possible_values = true,
           value_parser = PossibleValuesParser::new(PEERS))]
     pub against: Vec<String>,
@@ -107,7 +107,7 @@ pub struct BenchArguments {
     pub warmup: u32,
 
     /// Seed of generated matrices and of X
-    #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_seed, hide_short_help = true)]
     pub seed: u64,
 
     /// Threads to use [default: all usable cores]
@@ -146,7 +146,7 @@ pub struct CalibrateArguments {
     pub threads: Option<usize>,
 
     /// Seed of generated matrices and of X
-    #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_seed, hide_short_help = true)]
     pub seed: u64,
 
     /// Common flags.

@@ -8,24 +8,29 @@ use std::str::FromStr;
 
 pub use rowloom::internal::runtime::{DeviceWord, Devices};
 
-/// The number of bytes in `8GiB`, `512MiB`, `100MB`, `4096`.
+/// The number of bytes in `8GiB`, `512 MiB`, `100MB`, `100mb`, `4096`.
 pub fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
     const UNITS: [(&str, u64); 9] = [
-        ("KiB", 1 << 10),
-        ("MiB", 1 << 20),
-        ("GiB", 1 << 30),
-        ("TiB", 1 << 40),
-        ("kB", 1_000),
-        ("MB", 1_000_000),
-        ("GB", 1_000_000_000),
-        ("TB", 1_000_000_000_000),
-        ("B", 1),
+        ("kib", 1 << 10),
+        ("mib", 1 << 20),
+        ("gib", 1 << 30),
+        ("tib", 1 << 40),
+        ("kb", 1_000),
+        ("mb", 1_000_000),
+        ("gb", 1_000_000_000),
+        ("tb", 1_000_000_000_000),
+        ("b", 1),
     ];
-    let wrong = || "the size must be a number of bytes, such as 8GiB, 512MiB or 4096".to_string();
+    let wrong = || {
+        "the size must be above 0, in bytes or with a unit: KiB, MiB, GiB, TiB (1 KiB is 1024 bytes), KB, MB, GB or TB \
+         (1 KB is 1000 bytes)"
+            .to_string()
+    };
+    let lower = text.to_ascii_lowercase();
     let (digits, unit) = UNITS
         .iter()
-        .find_map(|(unit, bytes)| text.strip_suffix(unit).map(|digits| (digits, *bytes)))
-        .unwrap_or((text, 1));
+        .find_map(|(unit, bytes)| lower.strip_suffix(unit).map(|digits| (digits.trim_end(), *bytes)))
+        .unwrap_or((&lower, 1));
     let number: f64 = match digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         true => digits.parse().map_err(|_| wrong())?,
         false => return Err(wrong()),
@@ -237,9 +242,20 @@ mod tests {
         assert_eq!(parse_bytes("4096"), Ok(4096));
         assert_eq!(parse_bytes("2kB"), Ok(2000));
         assert_eq!(parse_bytes("18446744073709551615"), Ok(u64::MAX));
-        for nonsense in ["", "GiB", "0", "-1", "1e9", "8 GiB", "0.1", "99999999999TiB", "8Gb", "inf", "1.2.3"]
+        for (text, bytes) in [
+            ("1KB", 1000),
+            ("1kb", 1000),
+            ("8gib", 8 << 30),
+            ("8 GiB", 8 << 30),
+            ("2MB", 2_000_000),
+            ("7B", 7),
+        ] {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for nonsense in ["", "GiB", "0", "-1", "1e9", "0.1", "99999999999TiB", "8G", "8GiBs", "inf", "1.2.3"]
         {
-            assert!(parse_bytes(nonsense).is_err(), "{nonsense}");
+            let refusal = parse_bytes(nonsense).unwrap_err();
+            assert!(refusal.contains("KiB, MiB, GiB, TiB") && refusal.contains("KB, MB, GB"), "{nonsense}");
         }
     }
 }

@@ -7,15 +7,22 @@ pub(super) fn parse_threads(text: &str) -> Result<usize, String> {
     const MOST_THREADS: usize = 4096;
     match text.parse() {
         Ok(threads @ 1..=MOST_THREADS) => Ok(threads),
-        _ => Err(format!("threads must be a number from 1 to {MOST_THREADS}")),
+        _ => Err(format!("the number of threads must be a whole number from 1 to {MOST_THREADS}")),
     }
 }
 
 pub(super) fn parse_k(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(k @ 1..) => Ok(k),
-        _ => Err("K must be a whole number of at least 1".into()),
+        _ if text.contains(',') => {
+            Err("K is one number; `rowloom bench` and studies take several, such as 1,8,32".into())
+        }
+        _ => Err("K is the number of columns of X, a whole number of at least 1".into()),
     }
+}
+
+pub(super) fn parse_seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("the seed must be a whole number from 0 to {}", u64::MAX))
 }
 
 pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {

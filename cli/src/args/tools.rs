@@ -125,7 +125,7 @@ pub struct CollectionArguments {
     #[arg(long, value_name = "MIB")]
     pub max_mib: Option<u64>,
 
-    /// Download again what is there
+    /// Download the archive even if it is already there
     #[arg(long)]
     pub again: bool,
 }

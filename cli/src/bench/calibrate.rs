@@ -34,6 +34,7 @@ pub fn run(arguments: &CalibrateArguments, console: &Console) -> Result<()> {
         check_target(&output)?;
     }
     let session = Session::with(arguments.threads, arguments.seed)?;
+    session.note_surplus_threads(console);
     if !arguments.from.is_empty() {
         return fit_to_reports(arguments, &output, &session, console);
     }

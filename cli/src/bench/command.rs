@@ -43,6 +43,7 @@ pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     arguments.matrices.iter().try_for_each(|matrix| MatrixSource::new(matrix).check())?;
     let before = arguments.baseline.as_deref().map(baseline::load).transpose()?;
     let session = Session::with(arguments.threads, arguments.seed)?;
+    session.note_surplus_threads(console);
     let mut devices = open_devices(&arguments.devices, &arguments.model, &session)?;
     check_names(&names, &devices, &arguments.kernels)?;
     let settings = BenchSettings {

@@ -35,6 +35,7 @@ const MAX_CASES_SHOWN: usize = 20;
 pub fn run(arguments: &BenchArguments, console: &Console) -> Result<()> {
     arguments.matrices.iter().try_for_each(|matrix| MatrixSource::new(matrix).check())?;
     let session = Session::with(arguments.threads, arguments.seed)?;
+    session.note_surplus_threads(console);
     let mut devices = open_devices(&arguments.devices, &arguments.model, &session)?;
     let measuring = session.interrupt.measure(console, "case");
     let mut oracle = Oracle { arguments, session: &session, console, consulted: Consulted::default() };

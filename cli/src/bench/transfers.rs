@@ -146,8 +146,7 @@ fn show(measured: &Measured, console: &Console) -> Result<()> {
         .map_or(String::new(), |limit| format!(", PCIe link {limit:.1} GB/s in each direction"));
     console.prose(&format!("\n{}: GB/s between the memories of host and device{link}\n", measured.device))?;
     if measured.emulated {
-        console
-            .note("an emulated device copies within the host's memory; these figures are not those of a GPU");
+        console.note("an emulated device copies within the host's memory; the figures do not describe a GPU");
     }
     let headings = ["direction", "bytes", "pageable", "staged", "registered", "write-combined", "time"];
     let mut table = Table::columns(headings, &[1, 2, 3, 4, 5, 6]);
@@ -248,8 +247,7 @@ fn figure(all: &[Measured]) -> Figure {
         }
     };
     let emulated = all.iter().any(|measured| measured.emulated);
-    let not_a_gpu =
-        "An emulated device copies within the host's memory: its figures are not those of a GPU. ";
+    let not_a_gpu = "An emulated device copies within the host's memory: its figures do not describe a GPU. ";
     Figure {
         id: WORD.into(),
         title: "How fast are copies between host and device?".into(),

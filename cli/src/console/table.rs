@@ -99,24 +99,33 @@ impl Table {
 /// Makes every column at least as wide as its longest word, as far as the table has room: lines break between words.
 fn keep_words_whole(table: &mut comfy_table::Table) {
     let Some(width) = table.width() else { return };
-    let words = |cell: &Cell| {
-        let content = cell.content();
-        content.split_whitespace().map(|word| word.chars().count() as u16).max().unwrap_or(0)
+    let longest = |parts: &mut dyn Iterator<Item = &str>| {
+        let length = parts.map(|part| part.chars().count() as u16).max().unwrap_or(0);
+        length.saturating_add(PADDING)
     };
-    let mut longest: Vec<u16> = Vec::new();
+    // Of each column the width of its longest word and of its longest line.
+    let mut widths: Vec<(u16, u16)> = Vec::new();
     for row in table.header().into_iter().chain(table.row_iter()) {
         for (index, cell) in row.cell_iter().enumerate() {
-            match longest.get_mut(index) {
-                Some(known) => *known = words(cell).max(*known),
-                None => longest.push(words(cell)),
+            let content = cell.content();
+            let own = (longest(&mut content.split_whitespace()), longest(&mut content.lines()));
+            match widths.get_mut(index) {
+                Some(known) => *known = (own.0.max(known.0), own.1.max(known.1)),
+                None => widths.push(own),
             }
         }
     }
-    let least = longest.iter().map(|word| word.saturating_add(PADDING));
-    if least.clone().map(u32::from).sum::<u32>() > u32::from(width) {
+    if widths.iter().map(|(word, _)| u32::from(*word)).sum::<u32>() > u32::from(width) {
         return;
     }
-    for (column, least) in table.column_iter_mut().zip(least.collect::<Vec<_>>()) {
+    // A column with a lower bound above its equal share of the table gets no more than the bound: the widest gets what the others leave.
+    let all: u32 = widths.iter().map(|(_, line)| u32::from(*line)).sum();
+    if let Some((word, line)) = widths.iter_mut().max_by_key(|(_, line)| *line) {
+        let others = all - u32::from(*line);
+        let left = u32::from(width).saturating_sub(others).min(u32::from(*line)) as u16;
+        *word = left.max(*word);
+    }
+    for (column, (least, _)) in table.column_iter_mut().zip(widths) {
         column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
     }
 }
@@ -202,6 +211,14 @@ mod tests {
         let numbers = [0, 999, 1000, 55_296, 110_592, 1_769_472, 12_345_678_901];
         let texts = ["0", "999", "1.00k", "55.3k", "111k", "1.77M", "12.3G"];
         assert_eq!(numbers.map(short), texts);
+    }
+
+    #[test]
+    fn a_long_word_leaves_facts_80_columns_wide() {
+        let mut table = Table::facts();
+        table.fact("library", format!("{} {}", "w".repeat(50), "short words ".repeat(20)));
+        let widest = table.render(false).lines().map(|line| line.chars().count()).max();
+        assert!(widest.is_some_and(|widest| widest > 70 && widest <= 80), "{widest:?}");
     }
 
     #[test]

@@ -42,8 +42,34 @@ fn page(man: &Man) -> Result<String> {
     let mut page = Vec::new();
     man.render(&mut page)
         .map_err(|error| Error::Internal(format!("the manual page cannot be made: {error}")))?;
-    Ok(String::from_utf8_lossy(&page).into_owned())
+    Ok(with_layout(&String::from_utf8_lossy(&page)))
 }
+
+/// The page without hyphens and stretched blanks, which change commands, and with the text behind the flags line by line as in `--help`:
+/// its examples and tables would be joined to paragraphs. Their lines of 78 characters fit 80 columns behind [`NOTES_INDENT`].
+fn with_layout(page: &str) -> String {
+    let mut lines = Vec::new();
+    let mut is_in_notes = false;
+    for line in page.lines() {
+        if is_in_notes && line.starts_with(".SH") {
+            lines.push(".fi");
+            is_in_notes = false;
+        }
+        match line {
+            ".SH EXTRA" => {
+                lines.extend([".SH NOTES", ".nf", NOTES_INDENT]);
+                is_in_notes = true;
+            }
+            _ => lines.push(line),
+        }
+        if line.starts_with(".TH") {
+            lines.extend([".nh", ".ad l"]);
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+const NOTES_INDENT: &str = ".in 2n";
 
 /// The page of a command, with its version in the footer.
 fn manual(command: &Command) -> Man {

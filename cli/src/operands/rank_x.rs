@@ -30,7 +30,7 @@ impl RankX {
                 let is_npy = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("npy"));
                 if is_dash(path) || !is_npy {
                     return Err(Error::usage(format!(
-                        "--x {}: over several ranks X is random, ones or a .npy file, of which each rank reads its rows",
+                        "--x {}: over several ranks X must be random, ones or a .npy file; each rank reads its own rows of the file",
                         path.display()
                     )));
                 }

@@ -13,7 +13,7 @@ use crate::console::interrupt::Interrupt;
 use crate::console::table::count;
 use crate::measure::Provenance;
 use rowloom::internal::device::cuda::Driver;
-use rowloom::internal::error::{Error, Place, Result};
+use rowloom::internal::error::{Counted, Error, Place, Result};
 use rowloom::internal::machine::Machine;
 use rowloom::internal::matrix::array::limit_memory;
 use rowloom::internal::matrix::generate::{generate, generate_pattern};
@@ -52,6 +52,17 @@ impl Session {
         let pool = Arc::new(Pool::new(&machine, threads)?);
         let provenance = Provenance::now(&machine, seed);
         Ok(Self { machine, pool, interrupt, seed, provenance })
+    }
+
+    /// A note where more threads were asked for than there are processors.
+    pub fn note_surplus_threads(&self, console: &Console) {
+        let (threads, usable) = (self.pool.threads(), self.machine.usable_threads);
+        if threads > usable {
+            let processors = Counted(usable as u64, "processor");
+            console.note(&format!(
+                "--threads {threads}: this process may use {processors}, so threads take turns and the product is not faster"
+            ));
+        }
     }
 
     /// Adds what only the CUDA driver knows of the GPUs to the descriptions of the machine, if the command has started it.

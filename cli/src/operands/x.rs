@@ -62,6 +62,10 @@ pub fn load_with_format<T: Scalar>(
         return Err(Error::input(place(), reason));
     }
     match k {
+        _ if x.k() == 0 => {
+            let reason = "X has no columns; a product needs an X of at least one column";
+            Err(Error::input(place(), reason))
+        }
         Some(k) if k != x.k() => {
             Err(Error::input(place(), format!("X has {} columns but -k says {k}; leave -k out", x.k())))
         }

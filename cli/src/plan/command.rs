@@ -45,6 +45,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     ProductOptions::kernel_named(&planning.kernel)?;
     arguments.save.as_deref().map(check_target).transpose()?;
     let mut session = Session::open(&arguments.matrix_arguments)?;
+    session.note_surplus_threads(console);
     // Checks the devices. GPUs are opened after the matrix was read.
     runtime(planning, &session, Clock::start())?;
     let source = MatrixSource::new(&arguments.matrix);

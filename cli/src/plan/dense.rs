@@ -109,6 +109,7 @@ pub fn run(arguments: &PlanArguments, shape: DenseShape, console: &Console) -> R
     };
     arguments.save.as_deref().map(check_target).transpose()?;
     let mut session = Session::open(&arguments.matrix_arguments)?;
+    session.note_surplus_threads(console);
     let runtime = runtime(planning, &session, Clock::start())?;
     let start = Instant::now();
     let options = ProductOptions { kernel, ..execution_options(planning, arguments.repeat) };

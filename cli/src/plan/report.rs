@@ -30,7 +30,7 @@ pub fn show_devices_and_chunks(plan: &Plan, wide: bool, console: &Console) -> Re
     }
     let (groups, left_out) = chunk_groups(plan);
     console.table(&groups)?;
-    console.prose(" per chunk: one chunk through all of its steps\n")?;
+    console.prose(" per chunk: predicted time of one chunk, with its copies\n")?;
     if left_out > 0 {
         console.prose(&format!("… {} more groups; --wide shows every chunk\n", count(left_out as u64)))?;
     }

@@ -46,7 +46,7 @@ pub fn of_plan(plan: &Plan, counts: &[DeviceCount]) -> String {
         }
         None if set_up => words.push(further(plan)),
         None if slowest_s > WAITING * others_s => {
-            words.push(format!("the other devices are done after {}", Seconds(others_s)));
+            words.push(format!("the other devices finish after {}", Seconds(others_s)));
         }
         None => words.push(format!("{} would help", limit.help)),
     }

@@ -28,10 +28,12 @@ pub fn add_times(facts: &mut Table, plan: &Plan, product_words: &str) {
     facts.fact("set-up", format!("{set_up} once: {}", named(&plan.set_up_reason())));
     if plan.first_compile_s() > 0.0 {
         let compile_s = Seconds(plan.first_compile_s());
-        facts.fact("", format!("the first run compiles faster kernels meanwhile: about {compile_s}"));
+        facts.fact("", format!("the first run compiles kernels in the background: about {compile_s}"));
     }
     let one = named("product");
-    facts.fact(&one, format!("{product} {}", named(product_words)));
+    // The parts of a cluster's product name no device before them.
+    let mark = if plan.cluster.is_some() { ":" } else { "" };
+    facts.fact(&one, format!("{product}{mark} {}", named(product_words)));
     let (total, products) = (Seconds(plan.total_s()), Counted(plan.repeat, &one));
     if plan.set_up.total_s() > MOSTLY_SET_UP * plan.total_s() {
         facts.fact("total", format!("{total} for {products}, nearly all of it set-up"));
@@ -226,7 +228,17 @@ pub fn kernels(plan: &Plan, largest_only: bool) -> Table {
     let mut table = Table::facts();
     for (kernel, index) in largest {
         let reason = &plan.chunks[index].kernel_reason;
-        table.fact(kernel, format!("in chunk {index}, for example: {reason}"));
+        // The label is the name of the kernel.
+        let reason = reason.strip_prefix(&format!("{kernel}: ")).unwrap_or(reason);
+        let of_kernel = plan.chunks.iter().filter(|chunk| plan.kernel_on(chunk, chunk.home).name() == kernel);
+        table.fact(
+            kernel,
+            match of_kernel.count() {
+                1 if plan.chunks.len() == 1 => reason.into(),
+                1 => format!("in chunk {index}: {reason}"),
+                _ => format!("in chunk {index}, for example: {reason}"),
+            },
+        );
     }
     table
 }

@@ -190,7 +190,7 @@ impl<'a> Question<'a> {
         let Some((next_name, next)) = &ranking.next else {
             return format!("Only {name} was measured: {}.", self.value(record));
         };
-        let fastest = if self.grows { "The highest rate is that of" } else { "The fastest is" };
+        let fastest = if self.grows { "The highest rate has" } else { "The fastest is" };
         let ratio = self.lead(ranking).map_or(String::new(), |lead| format!(", {lead:.2}× faster than"));
         format!(
             "{fastest} {name} ({}){ratio} {next_name} ({}): {}.",
@@ -220,7 +220,7 @@ impl<'a> Question<'a> {
             _ => format!("{name} in {wins}"),
         };
         let parts: Vec<String> = wins.iter().enumerate().map(part).collect();
-        let fastest = if self.grows { "The highest rate is that of" } else { "The fastest is" };
+        let fastest = if self.grows { "The highest rate has" } else { "The fastest is" };
         let mut sentences = vec![format!("{fastest} {}.", parts.join("; "))];
         let compared: Vec<&Ranking<'_>> = rankings.iter().filter(|ranking| ranking.next.is_some()).collect();
         let leads = || compared.iter().filter_map(|ranking| self.lead(ranking));

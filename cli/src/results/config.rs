@@ -137,7 +137,7 @@ impl<'de> Deserialize<'de> for Threads {
             type Value = Threads;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number of threads, a list of them, \"doubling\" or \"all\"")
+                f.write_str("a number of threads, a list of numbers, \"doubling\" or \"all\"")
             }
 
             fn visit_i64<E: de::Error>(self, number: i64) -> std::result::Result<Threads, E> {

@@ -147,7 +147,7 @@ pub struct Record {
     /// That peer.
     #[serde(default)]
     pub fastest_peer: Option<String>,
-    /// The share of the shorter of copy and compute time during which the other ran.
+    /// The share of copying or computing, whichever is shorter, that is hidden behind the other.
     pub hidden_fraction: Option<f64>,
     /// The share of the devices' time in which they were idle.
     pub idle_fraction: Option<f64>,

@@ -170,8 +170,8 @@ fn table(series: &[(String, Vec<Step<'_>>)]) -> Table {
     Table {
         id: "scaling".into(),
         title: "Time and efficiency by number of devices".into(),
-        caption: "The five shares add up to the time of a product: the kernels of a device (mean), by how much longer those of the \
-                  slowest device take, and the three parts of the exchange that are not hidden behind kernels."
+        caption: "The five shares add up to the time of a product: the kernels of a device (mean), the extra time of the slowest \
+                  device's kernels, and the three parts of the exchange that are not hidden behind kernels."
             .into(),
         columns,
         rows: rows.collect(),

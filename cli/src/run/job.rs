@@ -50,6 +50,7 @@ impl<'a> Job<'a> {
         let clock = Clock::start();
         let recording = trace.map(|path| Recording::start(path, &clock)).transpose()?;
         let session = Session::open(request.matrix)?;
+        session.note_surplus_threads(console);
         let runtime = planning::runtime(request.execution, &session, clock)?;
         let job = Self { request, console, session, runtime, saved, recording };
         if job.is_simulated() && (job.request.repeated.verify || job.request.has_output) {

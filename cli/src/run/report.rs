@@ -165,15 +165,14 @@ impl Outcome<'_> {
     }
 
     fn reason(&self, chunk: usize) -> String {
-        let planned =
-            self.plan.chunks.get(chunk).map_or_else(String::new, rowloom::internal::plan::Chunk::full_reason);
-        let planned = planned.as_str();
-        let host = self.done.host_reasons.get(chunk).and_then(Option::as_ref);
-        // Clauses that both reasons have are written once.
-        let added = host.iter().flat_map(|host| host.split("; ")).filter(|words| !planned.contains(words));
-        let words: Vec<&str> =
-            Some(planned).into_iter().filter(|words| !words.is_empty()).chain(added).collect();
-        words.join("; ")
+        let kernel = self.kernel_reason(chunk);
+        self.plan.chunks.get(chunk).map_or_else(String::new, |chunk| format!("{}; {kernel}", chunk.reason))
+    }
+
+    /// Why a chunk has its kernel, and what the host decided when it prepared the chunk.
+    fn kernel_reason(&self, chunk: usize) -> String {
+        let host = self.done.host_reasons.get(chunk).and_then(Option::as_deref);
+        self.plan.chunks.get(chunk).map_or_else(String::new, |chunk| chunk.kernel_reason_with(host))
     }
 
     /// Each kernel, its devices, and its number of chunks, in the order of chunks.
@@ -213,8 +212,11 @@ pub fn table(outcome: &Outcome<'_>) -> Table {
         let chunks = Counted(chunks as u64, "chunk");
         table.fact("kernel", format!("{kernel}, {chunks} on {}", named(&devices)));
     }
-    if let ([_], Some(Some(reason))) = (&plan.chunks[..], outcome.done.host_reasons.first()) {
-        table.fact("", reason);
+    if let ([chunk], Some(Some(_))) = (&plan.chunks[..], outcome.done.host_reasons.first()) {
+        let name = format!("{}: ", plan.kernel_on(chunk, chunk.home).name());
+        let reason = outcome.kernel_reason(0);
+        // The line above has the name.
+        table.fact("", reason.strip_prefix(&name).unwrap_or(&reason));
     }
     reasons::add(&mut table, &workload.reasons(plan));
     let plan_s = format!(", plan {}", seconds(outcome.done.plan_s));
@@ -270,7 +272,7 @@ pub fn table(outcome: &Outcome<'_>) -> Table {
         let CheckedRepetitions { products, seconds } = outcome.done.checked;
         let (products, seconds) = (Counted(products, unit), Seconds(seconds));
         let how = "by weighted sums formed during the run (--check)";
-        table.fact("checked", format!("{products}, {how}; to compare them took {seconds}"));
+        table.fact("checked", format!("{products}, {how}; comparing the sums took {seconds}"));
     }
     add_result(&mut table, outcome);
     table
@@ -330,11 +332,11 @@ fn overlap(outcome: &Outcome<'_>, table: &mut Table) {
     if let Some(hidden) = summary.hidden_fraction {
         table.fact(
             "overlap",
-            format!("{} of the shorter of copy and compute hidden behind the other", percent(hidden)),
+            format!("{} of copying or computing, whichever is shorter, is hidden", percent(hidden)),
         );
     }
     if let Some(together) = summary.together_fraction {
-        table.fact("together", format!("{} of the time, two devices or more are busy", percent(together)));
+        table.fact("together", format!("two or more devices are busy {} of the time", percent(together)));
     }
     if let Some(idle) = summary.idle_fraction {
         table.fact("idle", format!("{} of the devices' time", percent(idle)));

@@ -98,7 +98,7 @@ fn overview(trace: &Trace, summary: &Summary) -> Table {
         table.fact("overlap", format!("{hidden} of copying or computing, whichever is shorter, is hidden"));
         if summary.together_fraction.is_some() {
             let together = share(summary.together_fraction);
-            table.fact("together", format!("{together} of the run, two devices or more are busy"));
+            table.fact("together", format!("two or more devices are busy {together} of the run"));
         }
         table.fact("idle", format!("{} of the devices' time", share(summary.idle_fraction)));
     }

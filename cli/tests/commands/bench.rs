@@ -348,7 +348,7 @@ fn transfers_are_measured_for_every_kind_of_memory_and_direction() {
     let place = Place::new();
     let words = "bench transfers --devices emu:0 --largest 64KiB";
     let output = place.succeed(&format!("{words} --csv copies.csv --svg copies.svg"));
-    assert!(output.stderr.contains("not those of a GPU"), "{}", output.stderr);
+    assert!(output.stderr.contains("do not describe a GPU"), "{}", output.stderr);
     assert!(output.stdout.lines().all(|line| line.chars().count() <= 80), "{}", output.stdout);
     let csv = place.read("copies.csv");
     let rows: Vec<&str> = csv.lines().filter(|line| line.starts_with("\"emu:0\"")).collect();
@@ -359,7 +359,7 @@ fn transfers_are_measured_for_every_kind_of_memory_and_direction() {
         assert!(svg.contains(kind) && output.stdout.contains(kind), "{kind}");
         assert_eq!(rows.iter().filter(|row| row.contains(&format!(",{kind},"))).count(), 12);
     }
-    assert!(svg.contains("not those of a GPU"));
+    assert!(svg.contains("do not describe a GPU"));
     let report = place.json(&format!("{words} --json"));
     let measured = &report["transfers"][0];
     assert_eq!(

@@ -151,7 +151,7 @@ fn tables_of_spreadsheets_are_read_and_a_column_of_text_is_named() {
     place.fail(
         "colmean text.csv",
         3,
-        "text.csv:2:3: value 'abc' is not a number; column 2, 'name', must have numbers only",
+        "text.csv:2:3: value 'abc' is not a number; column 1 (name) needs a number in every row",
     );
 }
 

@@ -126,7 +126,7 @@ fn devices_of_one_card_share_its_faults_and_other_devices_do_not() {
     let place = Place::new();
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let help = words(&place.succeed("run --help").stdout);
-    assert!(help.contains("as in cuda:0,cuda:0, share the faults of the card"), "{help}");
+    assert!(help.contains("as in cuda:0,cuda:0; a fault of the card then ends both devices"), "{help}");
     let page = include_str!("../../../docs/reliability.md");
     assert!(words(page).contains("They share the fate of the card"));
     let expected = place.json(RUN)["y_hash"].clone();

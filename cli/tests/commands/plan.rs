@@ -225,7 +225,7 @@ fn a_device_without_memory_for_all_of_x_receives_a_part() {
     let words = "plan gen:stencil27,n=40 -k 32 --devices sim:h200x2 --mode stream --mem-limit 11MiB --json";
     let plan = place.json(words);
     let reasons = plan["devices"].to_string();
-    assert!(reasons.contains("its nonzeros use no others"), "{reasons}");
+    assert!(reasons.contains("its nonzeros use no other rows of X"), "{reasons}");
 }
 
 /// The reason of the transfer and the registering time of the set-up.

@@ -172,7 +172,7 @@ fn help_says_what_to_do_first_and_where_names_are_listed() {
     }
     let run = place.succeed("run --help").stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(run.contains("listed below") && !run.contains("see --help"), "{run}");
-    assert!(run.contains("if the remaining products can pay for it"), "{run}");
+    assert!(run.contains("if the remaining products save more time"), "{run}");
 }
 
 #[test]

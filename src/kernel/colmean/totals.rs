@@ -54,7 +54,7 @@ impl Totals {
         let fits = |numbers: &[T]| expected == Some(numbers.len());
         if !fits(sums) || !deviations.is_none_or(fits) {
             return Err(Error::Internal(format!(
-                "{} partial sums are not those of {blocks} blocks of {columns} columns",
+                "there are {} partial sums, but {blocks} blocks of {columns} columns need another number",
                 sums.len()
             )));
         }

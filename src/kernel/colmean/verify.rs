@@ -23,7 +23,7 @@ pub fn verify<T: Scalar>(
 ) -> Result<Verification> {
     if totals.columns().len() != x.k() {
         let given = totals.columns().len();
-        return Err(Error::usage(format!("the sums of {given} columns are not those of {}", x.k())));
+        return Err(Error::usage(format!("there are sums of {given} columns, but the table has {}", x.k())));
     }
     let block_rows = block_rows(x.rows() as u64, x.k() as u64) as usize;
     let check = |(column, found): (usize, &Moments<f64>)| {

@@ -118,7 +118,7 @@ pub(super) fn read_dense_npz<T: Scalar>(input: &Input, options: &ReadOptions) ->
         [name] if name.ends_with(".npy") => name,
         names => {
             let listed: Vec<&str> = names.iter().map(|name| name.trim_end_matches(".npy")).collect();
-            let reason = "save the one that you mean with numpy.save";
+            let reason = "save one array with numpy.save";
             return Err(archive.refused(&format!(
                 "{} arrays ({}); {reason}",
                 names.len(),

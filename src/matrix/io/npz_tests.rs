@@ -341,9 +341,9 @@ fn an_archive_of_one_dense_array_is_a_dense_matrix() {
         assert_eq!((dense.values.rows(), dense.values.row(1)), (2, &[4.0, 5.0, 6.0][..]));
     }
     for (members, message) in [
-        (vec![array("a"), array("b")], "2 arrays (a, b); save the one that you mean with numpy.save"),
+        (vec![array("a"), array("b")], "2 arrays (a, b); save one array with numpy.save"),
         (vec![format("csr"), array("data")], SPARSE),
-        (vec![], "0 arrays (); save the one that you mean with numpy.save"),
+        (vec![], "0 arrays (); save one array with numpy.save"),
     ] {
         let error = read(&archive(&members)).unwrap_err();
         assert!(error.exit_code() == 3 && error.to_string().ends_with(message), "{error}");

@@ -53,13 +53,15 @@ impl Source<'_> {
         };
         let place = Place::line(self.file, lines_before + line);
         let place = refusal.at.map_or(place.clone(), |at| place.at_column(at as u64 + 1));
-        let name = refusal.column.and_then(|column| Some((column + 1, self.names.get(column)?)));
+        // Columns are counted from zero, as in results.
+        let name = refusal.column.and_then(|column| Some((column, self.names.get(column)?)));
         Error::input(
             place,
             match name {
                 Some((column, name)) => refusal.reason.map_words(|words| {
                     format!(
-                        "{words}; column {column}, '{name}', must have numbers only: remove it if it has text"
+                        "{words}; column {column} ({name}) needs a number in every row: remove the column if it has text, write nan \
+                         where a value is missing"
                     )
                 }),
                 None => refusal.reason,

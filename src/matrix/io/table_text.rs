@@ -1,7 +1,9 @@
 //! How a table of text is written: names in its first line, semicolons between numbers, decimal commas, numbers in quotation marks.
 //!
-//! Spreadsheets write such tables. A line is one of names if no field of it is a number and the next line has as many fields; with
-//! separators between the fields, another number of fields is an error. In a table with semicolons, or with tabs, a comma is a decimal mark; its numbers are rewritten with commas between them and decimal points,
+//! Spreadsheets write such tables. A line is one of names if no field of it is a number, except in quotation marks, and the next line has as
+//! many fields; with separators between the fields, another number of fields is an error, and so is a number without quotation marks.
+//!
+//! In a table with semicolons, or with tabs, a comma is a decimal mark; its numbers are rewritten with commas between them and decimal points,
 //! byte for byte, so that places in errors stay right. Quotation marks around a number become blanks. In a table with commas between its
 //! numbers, a comma within quotation marks may be a decimal mark or one of thousands, so such a field is refused.
 
@@ -31,16 +33,41 @@ pub(super) struct Table<'t> {
     pub lines_before: u64,
     /// The numbers, with blanks or commas between them and decimal points.
     pub numbers: Cow<'t, [u8]>,
+    /// The first line, where it has names and numbers.
+    pub mixed: Option<MixedLine>,
     /// Whether the commas of `numbers` are semicolons in the file.
     pub has_semicolons: bool,
     /// Sentences about the form.
     pub notes: Vec<String>,
 }
 
+/// A line with names and numbers, which is neither a line of names nor a row.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MixedLine {
+    /// The number of the line, counted from one.
+    pub line: u64,
+    /// The first name.
+    pub name: String,
+    /// The first number.
+    pub number: String,
+}
+
+/// What the first line with content has.
+enum FirstLine {
+    Names(Vec<String>),
+    Mixed(MixedLine),
+    Other,
+}
+
 impl<'t> Table<'t> {
     /// The table that `text` is.
     pub fn of(text: &'t [u8]) -> Self {
-        let (names, lines_before, numbers) = without_names(text);
+        let (first_line, lines_before, numbers) = without_names(text);
+        let (names, mixed) = match first_line {
+            FirstLine::Names(names) => (names, None),
+            FirstLine::Mixed(mixed) => (Vec::new(), Some(mixed)),
+            FirstLine::Other => (Vec::new(), None),
+        };
         let first = lines(numbers).find(|line| has_numbers(line)).unwrap_or_default();
         let fields = if names.is_empty() { 0 } else { fields(first).len() };
         let has_semicolons = memchr(b';', first).is_some();
@@ -72,18 +99,18 @@ impl<'t> Table<'t> {
         if is_rewritten {
             rewrite(numbers.to_mut());
         }
-        Self { names, fields, lines_before, numbers, has_semicolons, notes }
+        Self { names, fields, lines_before, numbers, mixed, has_semicolons, notes }
     }
 }
 
 /// Whether a text that begins with `start` begins with names of columns.
 pub(super) fn begins_with_names(start: &[u8]) -> bool {
-    !without_names(start).0.is_empty()
+    !matches!(without_names(start).0, FirstLine::Other)
 }
 
-/// The names of the first line with content, if it has names; the number of lines up to it, and the text behind them.
-fn without_names(text: &[u8]) -> (Vec<String>, u64, &[u8]) {
-    let nothing = (Vec::new(), 0, text);
+/// What the first line with content has; the number of lines up to it, and the text behind them, if it has names.
+fn without_names(text: &[u8]) -> (FirstLine, u64, &[u8]) {
+    let nothing = (FirstLine::Other, 0, text);
     let mut contents = lines(text).enumerate().filter(|(_, line)| has_numbers(line));
     let (Some((index, first)), Some((_, second))) = (contents.next(), contents.next()) else {
         return nothing;
@@ -93,18 +120,25 @@ fn without_names(text: &[u8]) -> (Vec<String>, u64, &[u8]) {
     if is_number(&String::from_utf8_lossy(head)) {
         return nothing;
     }
-    let names = fields(first);
-    let is_named = names.iter().any(|name| !name.is_empty())
-        && !names.iter().any(|name| is_number(name))
-        && fields(second).iter().any(|field| is_number(field))
-        && (names.len() == fields(second).len() || is_separated(first) || is_separated(second))
+    let (words, numbers) = (quoted_fields(first), fields(second));
+    let names: Vec<String> = words.iter().map(|word| unquoted(word)).collect();
+    let name = names.iter().find(|name| !name.is_empty() && !is_number(name));
+    let follows = numbers.iter().any(|field| is_number(field))
+        && (names.len() == numbers.len() || is_separated(first) || is_separated(second))
         && !first.trim_ascii_start().starts_with(b"<");
-    if !is_named {
-        return nothing;
+    let (Some(name), true) = (name, follows) else { return nothing };
+    let line = index as u64 + 1;
+    match words.iter().find(|word| is_number(word)) {
+        None => {
+            // Both are parts of the text.
+            let end = first.as_ptr() as usize - text.as_ptr() as usize + first.len();
+            (FirstLine::Names(names), line, text.get(end + 1..).unwrap_or_default())
+        }
+        Some(number) if is_separated(first) => {
+            (FirstLine::Mixed(MixedLine { line, name: name.clone(), number: number.clone() }), 0, text)
+        }
+        Some(_) => nothing,
     }
-    // Both are parts of the text.
-    let end = first.as_ptr() as usize - text.as_ptr() as usize + first.len();
-    (names, index as u64 + 1, text.get(end + 1..).unwrap_or_default())
 }
 
 /// Whether a line has separators that only tables have.
@@ -114,8 +148,17 @@ fn is_separated(line: &[u8]) -> bool {
 
 /// The fields of a line without quotation marks: between semicolons, else tabs, else commas, else blanks.
 fn fields(line: &[u8]) -> Vec<String> {
+    quoted_fields(line).iter().map(|field| unquoted(field)).collect()
+}
+
+fn unquoted(field: &str) -> String {
+    field.trim_matches('"').to_owned()
+}
+
+/// The fields of a line with their quotation marks.
+fn quoted_fields(line: &[u8]) -> Vec<String> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let shown = |field: &[u8]| String::from_utf8_lossy(field).trim().trim_matches('"').to_owned();
+    let shown = |field: &[u8]| String::from_utf8_lossy(field).trim().to_owned();
     let Some(separator) = [b';', b'\t', b','].into_iter().find(|&byte| memchr(byte, line).is_some()) else {
         return words(line).map(shown).collect();
     };

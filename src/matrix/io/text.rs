@@ -23,7 +23,7 @@ use super::matrix_market::lines::{LONGEST_LINE, is_blank};
 use super::matrix_market::number::shown;
 use super::matrix_market::tally::Tally;
 use super::refusal::{Refusal, Refused, Source};
-use super::table_text::{MOST_NAMES_BYTES, Table, begins_with_names, has_numbers, lines};
+use super::table_text::{MOST_NAMES_BYTES, MixedLine, Table, begins_with_names, has_numbers, lines};
 use super::{Input, ReadOptions, counted, read_start};
 use crate::error::{Counted, Error, Place, Reason, Result};
 use crate::matrix::info::Field;
@@ -108,14 +108,18 @@ pub fn read_text_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Resul
     if mapping.is_intact() { result } else { Err(mapping.changed()) }
 }
 
-/// Whether a file with these first bytes may be a table: it begins with a number, a comment or a line of names.
+/// Whether a file with these first bytes may be a table: it begins with text that is neither a banner nor markup, or has only blanks.
 pub(super) fn may_be_table(input: &Input, first_bytes: &[u8]) -> Result<bool> {
     let start =
         |bytes: &[u8]| bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes).trim_ascii_start().to_vec();
-    let first = start(first_bytes);
-    let first = first.strip_prefix(b"\"").unwrap_or(&first).first();
-    let begins_with_number = matches!(first, Some(b'0'..=b'9' | b'+' | b'-' | b'.' | b'#'));
-    Ok(begins_with_number || begins_with_names(&start(&read_start(input, MOST_NAMES_BYTES)?)))
+    let begins_with_text =
+        |bytes: &[u8]| bytes.first().is_some_and(|byte| byte.is_ascii_graphic() && !b"%<".contains(byte));
+    if begins_with_text(&start(first_bytes)) {
+        return Ok(true);
+    }
+    let more = read_start(input, MOST_NAMES_BYTES)?;
+    let has_only_blanks = !more.is_empty() && more.len() < MOST_NAMES_BYTES && start(&more).is_empty();
+    Ok(has_only_blanks || begins_with_text(&start(&more)) || begins_with_names(&start(&more)))
 }
 
 fn read_bytes<T: Scalar>(
@@ -128,6 +132,14 @@ fn read_bytes<T: Scalar>(
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let table = Table::of(text);
     let source = Source { file: source, text, names: &table.names };
+    if let Some(MixedLine { line, name, number }) = &table.mixed {
+        let reason = format!(
+            "this line has a name, {}, and a number, {}: put quotation marks around names that are numbers, or remove the line",
+            shown(name.as_bytes()),
+            shown(number.as_bytes())
+        );
+        return Err(Error::input(Place::line(source.file, *line), reason));
+    }
     let text = &*table.numbers;
     if table.names.len() != table.fields {
         let (names, fields) =
@@ -412,9 +424,10 @@ fn careful_numbers<T: Scalar>(
 ) -> std::result::Result<(), Refusal> {
     check_text(line)?;
     let trimmed = trim(line)?;
+    // Words are parts of the line.
+    let place = |word: &[u8]| Some(word.as_ptr() as usize - line.as_ptr() as usize);
     let mut number = |column: usize, word: &[u8]| {
-        // Words are parts of the line.
-        let at = Some(word.as_ptr() as usize - line.as_ptr() as usize);
+        let at = place(word);
         let refuse = |reason: Reason| Refusal { reason, at, column: None };
         if word.len() > LONGEST_LINE {
             let reason = "a number this long overflows, or separators are missing";
@@ -433,10 +446,11 @@ fn careful_numbers<T: Scalar>(
                 let word = trim(field)?;
                 let mut found = words(word);
                 match (found.next(), found.next()) {
-                    (None, _) => {
-                        Err(format!("number {} is missing: no digit is before or after a {mark}", column + 1)
-                            .into())
-                    }
+                    (None, _) => Err(Refusal {
+                        reason: format!("a number is missing: no digit is before or after a {mark}").into(),
+                        at: place(field),
+                        column: Some(column),
+                    }),
                     (Some(_), Some(second)) => Err(Refusal {
                         reason: format!(
                             "a {mark} is missing before {}; line {} separates numbers by {mark}s",
@@ -444,7 +458,7 @@ fn careful_numbers<T: Scalar>(
                             form.line
                         )
                         .into(),
-                        at: Some(second.as_ptr() as usize - line.as_ptr() as usize),
+                        at: place(second),
                         column: None,
                     }),
                     (Some(word), None) => number(column, word),

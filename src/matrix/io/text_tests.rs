@@ -62,10 +62,10 @@ fn numbers_in_quotation_marks_are_read() {
         ("1,\"1,234\"\n", "a.txt:1:3: value '\\\"1' is not a number"),
         (
             "a;b\n1;\"x\"\n",
-            "a.txt:2:3: value '\\\"x\\\"' is not a number; column 2, 'b', must have numbers only: remove it if it has text",
+            "a.txt:2:3: value '\\\"x\\\"' is not a number; column 1 (b) needs a number in every row: remove the column if it has text, write nan where a value is missing",
         ),
         ("1;\"2\n", "a.txt:1:3: value '\\\"2' is not a number"),
-        ("1;\"\"\n", "a.txt:1: number 2 is missing: no digit is before or after a semicolon"),
+        ("1;\"\"\n", "a.txt:1:3: a number is missing: no digit is before or after a semicolon"),
     ] {
         assert_eq!(read(text).unwrap_err().to_string(), message, "{text:?}");
     }
@@ -102,6 +102,24 @@ fn a_first_line_of_names_names_the_columns() {
 }
 
 #[test]
+fn a_first_line_of_names_and_numbers_is_refused_unless_the_numbers_are_in_quotation_marks() {
+    for (text, line, number) in
+        [("date,2020,2021\n1,2,3\n", 1, "2020"), ("# of years\n\na\t2,5\n1\t2\n", 3, "2,5")]
+    {
+        let error = read(text).unwrap_err().to_string();
+        let expected = format!("a.txt:{line}: this line has a name, ");
+        assert!(error.starts_with(&expected) && error.contains(number), "{text:?}: {error}");
+    }
+    let table = read("date,\"2020\",\"2021\"\n1,2,3\n").unwrap();
+    assert_eq!(
+        (table.names.clone(), rows(&table)),
+        (vec!["date".into(), "2020".into(), "2021".into()], vec![vec![1.0, 2.0, 3.0]])
+    );
+    // Numbers in quotation marks alone are numbers.
+    assert!(read("\"1\",\"2\"\n1,2\n").unwrap().names.is_empty());
+}
+
+#[test]
 fn damaged_text_is_refused_by_line_and_column() {
     for (text, message) in [
         ("", "a.txt: the file has no numbers"),
@@ -119,24 +137,27 @@ fn damaged_text_is_refused_by_line_and_column() {
             "1,2\n3\n",
             "a.txt:2: the line has 1 number but line 1 has 2; all rows of a matrix are equally long",
         ),
-        ("1,2\n3,\n", "a.txt:2: number 2 is missing: no digit is before or after a comma"),
-        ("1,,2\n", "a.txt:1: number 2 is missing: no digit is before or after a comma"),
+        ("1,2\n3,\n", "a.txt:2:3: a number is missing: no digit is before or after a comma"),
+        ("1,,2\n", "a.txt:1:3: a number is missing: no digit is before or after a comma"),
         ("1,2 3\n", "a.txt:1:5: a comma is missing before '3'; line 1 separates numbers by commas"),
         ("1,2\n3 44\n", "a.txt:2:3: a comma is missing before '44'; line 1 separates numbers by commas"),
         ("1 2\n3 1,5\n", "a.txt:2:3: value '1,5' is not a number; the decimal sign is a point"),
-        ("1;2\n3,5;1.234,5\n", "a.txt:2:5: value '1.234,5' is not a number"),
+        (
+            "1;2\n3,5;1.234,5\n",
+            "a.txt:2:5: value '1.234,5' is not a number; a number has one decimal mark and no mark of thousands",
+        ),
         ("1 x2\n", "a.txt:1:3: value 'x2' is not a number"),
         ("time value unit\n1 2\n", "a.txt:1:1: value 'time' is not a number"),
         ("time 7\n1 2\n", "a.txt:1:1: value 'time' is not a number"),
         (
             "time value\n1 2\n3 y\n",
-            "a.txt:3:3: value 'y' is not a number; column 2, 'value', must have numbers only: remove it if it has text",
+            "a.txt:3:3: value 'y' is not a number; column 1 (value) needs a number in every row: remove the column if it has text, write nan where a value is missing",
         ),
         (
             "time,value\n1,2\n\n3\n",
             "a.txt:4: the line has 1 number but line 2 has 2; all rows of a matrix are equally long",
         ),
-        ("1;2\n3;\n", "a.txt:2: number 2 is missing: no digit is before or after a semicolon"),
+        ("1;2\n3;\n", "a.txt:2:3: a number is missing: no digit is before or after a semicolon"),
         (
             "1;2\n3 44\n",
             "a.txt:2:3: a semicolon is missing before '44'; line 1 separates numbers by semicolons",

@@ -98,7 +98,7 @@ fn plans_of_dense_work_say_what_sharing_is_worth_and_slow_cpus_get_no_rows() {
     let sentence = worth(&plan).unwrap();
     assert!(sentence.starts_with("sharing: none") && sentence.contains(" on cpu alone"), "{sentence}");
     let shares = plan.reasons.iter().find(|reason| reason.starts_with("shares: ")).unwrap();
-    assert!(shares.contains("cpu, named, gets nothing"), "{shares}");
+    assert!(shares.contains("nothing for cpu: a share below"), "{shares}");
 }
 
 #[test]

@@ -28,6 +28,9 @@ pub(super) fn choose(
     let choice =
         if grouped && !forms.is_requested && !columns_ascend(work, piece) { chosen(false) } else { all };
     match (choice, candidates.first()) {
+        (Some(choice), _) if forms.is_requested => {
+            Ok(Choice { reason: format!("{}; as requested", choice.reason), ..choice })
+        }
         (Some(choice), _) => Ok(choice),
         // A requested kernel that does not support these rows reports that itself.
         (None, Some(&Candidate { form, .. })) => {

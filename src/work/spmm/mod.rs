@@ -80,7 +80,7 @@ pub struct Spmm<'a> {
 fn features_of(facts: &Facts) -> Result<&Features> {
     match facts {
         Facts::Spmm(features) => Ok(features),
-        Facts::Uniform(_) => Err(Error::Internal("the facts are not those of a sparse matrix".into())),
+        Facts::Uniform(_) => Err(Error::Internal("the facts do not describe a sparse matrix".into())),
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn in_place(work: &Spmm<'_>, order: XOrder, pieces: &[ChunkRows]) -> 
         return XChoice::whole(work, order, "all of X: its rows use columns over the whole width of A");
     }
     let bytes = work.x_rows_bytes(end - first.min(end), order);
-    let reason = format!("rows {first}..{end} of X: its nonzeros use no others");
+    let reason = format!("rows {first}..{end} of X: its nonzeros use no other rows of X");
     XChoice { x: XPlan::Columns { first, end }, bytes, reason }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn choose(work: &Spmm<'_>, order: XOrder, pieces: &[ChunkRows], facts
         if columns > 0 && is_small_enough && saved > MIN_GATHER_GAIN * 4 * nnz {
             let bytes = work.x_rows_bytes(columns, order);
             let reason = format!(
-                "{columns} of {cols} rows of X (gathered): its nonzeros use no others; saves {} per product",
+                "{columns} of {cols} rows of X (gathered): its nonzeros use no other rows of X; saves {} per product",
                 Bytes((cols - columns.min(cols)) * row_bytes)
             );
             return XChoice { x: XPlan::Gather { columns }, bytes, reason };
@@ -62,8 +62,9 @@ pub(super) fn choose(work: &Spmm<'_>, order: XOrder, pieces: &[ChunkRows], facts
     }
     if (width as f64) < MAX_PART * cols as f64 {
         let saved = Bytes((cols - width) * row_bytes);
-        let reason =
-            format!("rows {first}..{end} of X: its nonzeros use no others; saves {saved} per product");
+        let reason = format!(
+            "rows {first}..{end} of X: its nonzeros use no other rows of X; saves {saved} per product"
+        );
         return XChoice { x: XPlan::Columns { first, end }, bytes: work.x_rows_bytes(width, order), reason };
     }
     XChoice::whole(work, order, "all of X: sending a part would save little")

@@ -206,7 +206,8 @@ pub fn overlap_by_chunk(swept: &SweepRecords<'_>) -> Vec<Figure> {
             (
                 "overlap by chunk",
                 "How much do copies and kernels overlap?".into(),
-                "Share of the shorter of copy and compute time that ran during the other.".into(),
+                "Share of copying or computing, whichever is shorter, that is hidden behind the other."
+                    .into(),
             ),
             line_panels(hidden.units, plot(axis("hidden (%)", Scale::Linear, true))),
             hidden.missing,

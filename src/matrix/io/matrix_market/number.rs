@@ -110,6 +110,7 @@ fn check_decimal(rest: &[u8], word: &[u8]) -> Result<(), String> {
     let hint = match rest.get(at) {
         Some(b'+' | b'-') if sound => "; an exponent needs its E",
         Some(b',') if sound => "; the decimal sign is a point",
+        Some(b'.') if sound => "; a number has one decimal mark and no mark of thousands",
         Some(b'x' | b'X') if rest.get(..at) == Some(b"0") => {
             "; hexadecimal numbers are not part of the format"
         }

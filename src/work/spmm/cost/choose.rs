@@ -42,7 +42,8 @@ pub fn choose_candidate(
         candidates.into_iter().filter(|candidate| candidate.form.supports(features)).collect();
     let is_known =
         |candidate: &Candidate| candidate.shape.is_some_and(|shape| device.weights.contains_key(shape));
-    if usable.iter().any(is_known) {
+    let is_calibrated = usable.iter().any(is_known);
+    if is_calibrated {
         usable.retain(is_known);
     }
     let forecast = Forecast::new(device, features, k, dtype);
@@ -57,10 +58,17 @@ pub fn choose_candidate(
         _ => (best, best_s),
     };
     let mut reason = format!("{}: {}", form.name(), form.kernel.info().summary);
-    let next = timed.iter().find(|(other, _)| other.kernel != form.kernel && *other != best);
-    if let Some((other, seconds)) = next.filter(|(_, seconds)| *seconds > predicted_s) {
-        let (own, next) = (Seconds(predicted_s), Seconds(*seconds));
-        reason += &format!("; predicted kernel time {own}, next best {} {next}", other.name());
+    match timed.iter().find(|(other, _)| other.kernel != form.kernel && *other != best) {
+        Some((other, seconds)) if *seconds > predicted_s => {
+            let (own, next) = (Seconds(predicted_s), Seconds(*seconds));
+            reason += &format!("; predicted kernel time {own}, next best {} {next}", other.name());
+        }
+        // Without measured times the first of equals is chosen.
+        Some((other, _)) if form == best => {
+            let cause = if is_calibrated { "" } else { "this device is not calibrated, so " };
+            reason += &format!("; {cause}{} is predicted to take as long", other.name());
+        }
+        _ => {}
     }
     if form != best && best_s < predicted_s {
         let gain = (predicted_s / best_s - 1.0) * 100.0;
@@ -71,8 +79,7 @@ pub fn choose_candidate(
     } else if let (false, Some((other, seconds))) = (form.is_canonical(), canonical) {
         let loss = (seconds / predicted_s - 1.0) * 100.0;
         reason += &format!(
-            "; adds in another order than the reproducible kernels; the best of those, {}, is predicted {loss:.0} % slower \
-             (reproducible products use it)",
+            "; adds in another order than the reproducible kernels; the fastest reproducible kernel, {}, is predicted {loss:.0} % slower",
             other.name()
         );
     }
@@ -126,7 +133,14 @@ mod tests {
         let (kernel, reason) = chosen(&[(KernelId::Sell, 0.5)], &features());
         assert_eq!(kernel, KernelId::Sell);
         assert!(reason.contains("predicted") && reason.contains("csr_runs"), "{reason}");
-        assert_eq!(chosen(&[], &features()).0, KernelId::CsrRuns, "the first of equals");
+    }
+
+    #[test]
+    fn without_measured_times_the_first_of_equals_is_chosen_and_the_reason_says_so() {
+        let (kernel, reason) = chosen(&[], &features());
+        assert_eq!(kernel, KernelId::CsrRuns);
+        let (_, cause) = reason.split_once("; this device is not calibrated, so ").unwrap();
+        assert!(cause.ends_with(" is predicted to take as long"), "{reason}");
     }
 
     #[test]
