@@ -35,7 +35,7 @@ fn run_typed<T: Scalar>(arguments: &GenerateArguments, console: &Console) -> Res
     console.table(&table)?;
     console.json(
         &Report::new("generate")
-            .with("matrix", MatrixReport::new(&loaded.info, matrix.rows(), matrix.cols(), matrix.nnz()))
+            .with("matrix", MatrixReport::of(&loaded))
             .with("dtype", T::DTYPE)
             .with("seed", session.seed)
             .with("output", file.path().display().to_string())
