@@ -83,9 +83,11 @@ pub(super) fn repeated(indices: Vec<u32>, parts: usize, spread: bool) -> Result<
     })?;
     // An index is below `MOST_COLUMNS / parts`, which the reader has checked.
     let first = |index: u32| if spread { index * parts as u32 } else { index };
-    result.extend(indices.iter().flat_map(|&index| {
-        (0..parts as u32).map(move |part| first(index) + if spread { part } else { 0 })
-    }));
+    result.extend(
+        indices.iter().flat_map(|&index| {
+            (0..parts as u32).map(move |part| first(index) + if spread { part } else { 0 })
+        }),
+    );
     Ok(result)
 }
 

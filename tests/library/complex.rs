@@ -59,7 +59,8 @@ fn every_symmetry_adds_the_entries_that_its_file_omits() {
         ("hermitian", Some((1.0, -1.0))),
         ("skew-symmetric", Some((-1.0, -1.0))),
     ] {
-        let body = if symmetry == "skew-symmetric" { body.replace("1 1 7 0", "1 1 0 0") } else { body.into() };
+        let body =
+            if symmetry == "skew-symmetric" { body.replace("1 1 7 0", "1 1 0 0") } else { body.into() };
         let mut expected: Entries = lower.to_vec();
         if symmetry == "skew-symmetric" {
             expected[2].2 = (0.0, 0.0);
@@ -99,7 +100,8 @@ fn damaged_files_are_refused_with_their_line() {
         ("symmetric", "3 3 2\n3 1 1 1\n1 3 1 1\n", "row 1 column 3 and its mirror image are both listed"),
     ] {
         let error = read_text(&coordinate(symmetry, body)).map(|_| ()).unwrap_err().to_string();
-        let reason = if reason == "there is no room" { "a.mtx:2: the size line declares 1 entries" } else { reason };
+        let reason =
+            if reason == "there is no room" { "a.mtx:2: the size line declares 1 entries" } else { reason };
         assert!(error.contains(reason), "{body}: {error}");
     }
 }

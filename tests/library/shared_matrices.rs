@@ -30,8 +30,7 @@ fn every_matrix_has_the_statistics_of_the_table() {
         let number = |title: &str| row[title].replace(',', "").parse::<usize>().unwrap();
         let path = folder.join(format!("{}.mtx.gz", row["name"]));
         let loaded = if row["field"] == "complex" {
-            let message =
-                read::<f64>(&path, &ReadOptions::default()).map(|_| ()).unwrap_err().to_string();
+            let message = read::<f64>(&path, &ReadOptions::default()).map(|_| ()).unwrap_err().to_string();
             assert!(message.contains(":1: unsupported: complex values"), "{message}");
             refused += 1;
             let options = ReadOptions { complex: true, ..ReadOptions::default() };

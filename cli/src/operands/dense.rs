@@ -69,7 +69,12 @@ impl<T: Scalar> DenseInput<T> {
                     Ok(())
                 };
                 let input = standard_input::open(&path, memory_limit_bytes)?;
-                let options = ReadOptions { memory_limit_bytes, finite, complex: false, progress: Some(Progress(&advance)) };
+                let options = ReadOptions {
+                    memory_limit_bytes,
+                    finite,
+                    complex: false,
+                    progress: Some(Progress(&advance)),
+                };
                 session.pool.install(|| read_dense_input(&input, &options))?
             }
         };

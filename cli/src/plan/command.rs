@@ -56,9 +56,9 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     };
     let matrix = loaded.matrix.view();
     let limit = session.memory_limit_bytes().saturating_sub(loaded.matrix.memory_bytes());
-    let (k, note) = session
-        .pool
-        .install(|| x::columns::<T>(&arguments.x, matrix.cols(), arguments.k, arguments.finite, limit, Field::Real))?;
+    let (k, note) = session.pool.install(|| {
+        x::columns::<T>(&arguments.x, matrix.cols(), arguments.k, arguments.finite, limit, Field::Real)
+    })?;
 
     let start = Instant::now();
     let work = work(&matrix, &loaded.info, k)?;

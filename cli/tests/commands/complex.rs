@@ -5,7 +5,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::support::Place;
 
 /// `[[1 + 2i, 0, 3i], [0, 0, 0], [0, -1, 2 - i]]`.
-const COMPLEX: &str = "%%MatrixMarket matrix coordinate complex general\n3 3 4\n1 1 1 2\n1 3 0 3\n3 2 -1 0\n3 3 2 -1\n";
+const COMPLEX: &str =
+    "%%MatrixMarket matrix coordinate complex general\n3 3 4\n1 1 1 2\n1 3 0 3\n3 2 -1 0\n3 3 2 -1\n";
 
 /// A x for [`COMPLEX`] and X all ones, real and imaginary parts in turn.
 const ROW_SUMS: [f64; 6] = [1.0, 5.0, 0.0, 0.0, 1.0, -1.0];
@@ -39,7 +40,9 @@ fn y_is_the_complex_product_and_its_hash_is_that_of_its_bytes() {
     assert_eq!([&matrix["rows"], &matrix["cols"], &matrix["nnz"]], [3, 3, 4]);
     assert_eq!((&report["k"], &matrix["field"]), (&2.into(), &"complex".into()));
     assert_eq!(report["complex"], true);
-    let entries = |key: &str| report[key].as_array().unwrap().iter().map(|one| one["nnz"].as_u64().unwrap()).sum::<u64>();
+    let entries = |key: &str| {
+        report[key].as_array().unwrap().iter().map(|one| one["nnz"].as_u64().unwrap()).sum::<u64>()
+    };
     assert_eq!((entries("chunks"), entries("devices")), (4, 4));
     assert_eq!((&report["bytes"]["x"], &report["bytes"]["y"]), (&96.into(), &96.into()));
 }
@@ -81,7 +84,10 @@ fn every_device_and_mode_gives_the_same_y() {
 fn inspect_describes_the_complex_matrix() {
     let place = place();
     let text = place.succeed("inspect a.mtx --spy a.svg").stdout;
-    assert!(text.contains("3 x 3, 4 complex nonzeros") && text.contains("complex, general, 4 entries"), "{text}");
+    assert!(
+        text.contains("3 x 3, 4 complex nonzeros") && text.contains("complex, general, 4 entries"),
+        "{text}"
+    );
     let report = place.json("inspect a.mtx --json");
     assert_eq!((&report["matrix"]["cols"], &report["matrix"]["nnz"]), (&3.into(), &4.into()));
     assert_eq!((&report["statistics"]["max"], &report["statistics"]["empty_rows"]), (&2.into(), &1.into()));
@@ -110,8 +116,18 @@ fn what_cannot_be_done_with_complex_values_is_refused_with_what_can() {
     place.fail("run a.mtx --x x.mtx", 3, "X has 2 rows but A has 3 columns");
     place.fail("run a.mtx --x y.npy -k 3", 3, "X has 2 columns but -k says 3");
     place.fail("run a.mtx --x dense.mtx", 3, "unsupported: complex arrays in Matrix Market");
-    for words in ["plan a.mtx -k 2", "bench a.mtx -k 2", "gemm y.npy y.npy", "colmean y.npy", "run gen:diagonal,rows=3 --x y.npy"] {
-        place.fail(words, 3, "unsupported: complex values; real, integer and pattern matrices are read here; `rowloom run`");
+    for words in [
+        "plan a.mtx -k 2",
+        "bench a.mtx -k 2",
+        "gemm y.npy y.npy",
+        "colmean y.npy",
+        "run gen:diagonal,rows=3 --x y.npy",
+    ] {
+        place.fail(
+            words,
+            3,
+            "unsupported: complex values; real, integer and pattern matrices are read here; `rowloom run`",
+        );
     }
     place.write("cut.mtx", COMPLEX.replace("3 3 2 -1", "3 3 2"));
     place.fail("run cut.mtx", 3, "cut.mtx:6: '3 3 2' has no imaginary part");

@@ -192,8 +192,13 @@ pub fn read_dense<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Dense
 pub fn read_dense_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Dense<T>> {
     let _span = tracing::info_span!("read dense").entered();
     let Input { file, path } = input;
-    let text =
-        |(values, notes)| Dense { values, is_complex: false, names: Vec::new(), format: ArrayFormat::MatrixMarket, notes };
+    let text = |(values, notes)| Dense {
+        values,
+        is_complex: false,
+        names: Vec::new(),
+        format: ArrayFormat::MatrixMarket,
+        notes,
+    };
     let first_bytes = first_bytes(input)?;
     match Kind::of(&first_bytes) {
         Kind::Gzip => matrix_market::read_array_gzip(file, path, options).map(text),

@@ -18,8 +18,8 @@ use super::gzip::{MOST_EXPANSION, most_text_bytes};
 use super::npy::{self, Element, Header, Kind, Number};
 use super::{Dense, Input, ReadOptions, SPARSE, complex_values, counted};
 use crate::error::{Advice, Error, Place, Reason, Result};
-use crate::matrix::convert::{coo_to_csr, expand_pointers};
 use crate::matrix::complex::repeated;
+use crate::matrix::convert::{coo_to_csr, expand_pointers};
 use crate::matrix::csr::MOST_COLUMNS;
 use crate::matrix::info::SYNTHETIC_COMMENT;
 use crate::matrix::{Coo, Csr, Field, Loaded, MatrixInfo, Scalar, Symmetry};
@@ -230,7 +230,8 @@ impl<'a> Archive<'a> {
             Error::input(Place::file(path), reason.map_words(|words| format!("{name}.npy: {words}")))
         };
         let refused = |reason: String| refused_for(reason.into());
-        let mut member = self.zip.by_name(&format!("{name}.npy")).map_err(|error| no_member(path, name, &error))?;
+        let mut member =
+            self.zip.by_name(&format!("{name}.npy")).map_err(|error| no_member(path, name, &error))?;
         let header = Header::read(&mut member).map_err(refused)?;
         if header.shape.len() != dimensions {
             return Err(refused(format!("{} dimensions instead of {dimensions}", header.shape.len())));
@@ -318,7 +319,10 @@ impl<'a> Archive<'a> {
         let most = (MOST_COLUMNS / parts) as u64;
         match cols <= most {
             true => Ok(()),
-            false => Err(self.refused(&format!("unsupported: {cols} columns; a complex matrix has at most {most}"))),
+            false => {
+                Err(self
+                    .refused(&format!("unsupported: {cols} columns; a complex matrix has at most {most}")))
+            }
         }
     }
 

@@ -90,7 +90,8 @@ fn exact_field<T: Scalar>(field: Field, values: &[T]) -> Field {
     };
     if field == Field::Complex {
         Field::Complex
-    } else if field == Field::Pattern && values.par_iter().with_min_len(1 << 16).all(|&value| value == T::ONE) {
+    } else if field == Field::Pattern && values.par_iter().with_min_len(1 << 16).all(|&value| value == T::ONE)
+    {
         Field::Pattern
     } else if field != Field::Real
         && values.par_iter().with_min_len(1 << 16).all(|&value| whole(value.to_f64()))

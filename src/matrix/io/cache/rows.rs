@@ -17,8 +17,8 @@ use super::{
 use crate::error::{Error, Place, Result};
 use crate::matrix::array::{AlignedBuffer, Array, SharedBytes};
 use crate::matrix::csr::Csr;
-use crate::matrix::io::{Input, complex_values};
 use crate::matrix::io::mapping::Mapping;
+use crate::matrix::io::{Input, complex_values};
 use crate::matrix::{Dtype, Field, MatrixInfo, Scalar};
 
 /// The names of the parts with checksums, in the order in which they are checked.

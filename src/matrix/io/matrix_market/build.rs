@@ -195,7 +195,8 @@ impl<T: Scalar> Share<'_, T> {
                     if written > row_start && self.columns[written - 1] == *column {
                         self.values[written - 1] = self.values[written - 1].plus(*value);
                         // Of the two triangles that come from one, the lower one is counted.
-                        duplicates += u64::from(!symmetric || *column as usize / parts <= self.first_row + row);
+                        duplicates +=
+                            u64::from(!symmetric || *column as usize / parts <= self.first_row + row);
                     } else {
                         self.columns[written] = *column;
                         self.values[written] = *value;

@@ -126,8 +126,9 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
         let is_zero = |parts: &[T]| parts.iter().all(|&part| part == T::ZERO);
         if row == column {
             return match symmetry {
-                Symmetry::SkewSymmetric if !is_zero(&value) => Err(self
-                    .fault("the diagonal of a skew-symmetric matrix is zero, but this entry is not")),
+                Symmetry::SkewSymmetric if !is_zero(&value) => {
+                    Err(self.fault("the diagonal of a skew-symmetric matrix is zero, but this entry is not"))
+                }
                 Symmetry::Hermitian if !is_zero(&value[1..]) => {
                     Err(self.fault("the diagonal of a hermitian matrix is real, but this entry is not"))
                 }
