@@ -234,10 +234,12 @@ def _rotated(x: Array, dtype: np.dtype[Any]) -> Array:
     import numpy as np
 
     rows, k = len(x), 1 if x.ndim == 1 else x.shape[1]
-    both = np.empty((rows, 2, k), dtype)
-    columns = x.reshape(rows, k)
-    both[:, 0] = columns
+    x = np.ascontiguousarray(x, dtype)
     # Not 1j * x, which would make a NaN of an infinity.
-    np.negative(both[:, 0].imag, out=both[:, 1].real)
-    both[:, 1].imag = both[:, 0].real
-    return both.view(both.real.dtype).reshape(2 * rows, 2 * k)
+    rotated = np.empty_like(x)
+    np.negative(x.imag, out=rotated.real)
+    rotated.imag = x.real
+    both = np.empty((rows, 2, k), dtype)
+    both[:, 0] = x.reshape(rows, k)
+    both[:, 1] = rotated.reshape(rows, k)
+    return both.view(rotated.real.dtype).reshape(2 * rows, 2 * k)

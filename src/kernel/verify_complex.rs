@@ -23,7 +23,7 @@ pub fn verify_complex<T: Scalar>(
 ) -> Result<Verification> {
     let _span = tracing::info_span!("verify").entered();
     let (k, rows) = (x.k(), a.rows());
-    if k % PARTS != 0 || x.rows() * PARTS != a.cols() || y.rows() != rows || y.k() != k {
+    if !k.is_multiple_of(PARTS) || x.rows() * PARTS != a.cols() || y.rows() != rows || y.k() != k {
         return Err(Error::usage("the shapes of X and Y do not fit the matrix"));
     }
     let tallies: Vec<Tally> = (0..rows.div_ceil(ROWS_PER_TASK))

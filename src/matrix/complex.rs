@@ -35,7 +35,7 @@ pub fn with_rotated_rows<T: Scalar>(x: MultiVectorView<'_, T>) -> Result<MultiVe
 /// The same, in a multivector of that shape.
 pub fn rotate_into<T: Scalar>(x: MultiVectorView<'_, T>, to: &mut MultiVector<T>) -> Result<()> {
     let k = x.k();
-    if k % PARTS != 0 || (to.rows(), to.k(), to.leading_dimension()) != (x.rows() * PARTS, k, k) {
+    if !k.is_multiple_of(PARTS) || (to.rows(), to.k(), to.leading_dimension()) != (x.rows() * PARTS, k, k) {
         return Err(Error::Internal("the rows of a complex X do not fit".into()));
     }
     if k == 0 {
@@ -93,9 +93,9 @@ pub(super) fn repeated(indices: Vec<u32>, parts: usize, spread: bool) -> Result<
 
 /// An error unless the entries of every row are pairs of columns `2c` and `2c + 1`.
 pub fn check_pairs<T: Scalar>(matrix: &CsrView<'_, T>) -> std::result::Result<(), &'static str> {
-    let is_pair = |pair: &[u32]| matches!(*pair, [a, b] if a % 2 == 0 && b == a + 1);
-    let are_whole = |pointer: &u64| pointer % PARTS as u64 == 0;
-    let is_sound = matrix.cols() % PARTS == 0
+    let is_pair = |pair: &[u32]| matches!(*pair, [a, b] if a.is_multiple_of(2) && b == a + 1);
+    let are_whole = |pointer: &u64| pointer.is_multiple_of(PARTS as u64);
+    let is_sound = matrix.cols().is_multiple_of(PARTS)
         && matrix.row_pointers().par_iter().with_min_len(STEP).all(are_whole)
         && matrix.columns().par_chunks(PARTS).with_min_len(STEP).all(is_pair);
     if is_sound { Ok(()) } else { Err("its complex entries lack a real or an imaginary part") }
@@ -104,9 +104,8 @@ pub fn check_pairs<T: Scalar>(matrix: &CsrView<'_, T>) -> std::result::Result<()
 /// The positions of a complex matrix, as a matrix with the real parts as its values.
 pub fn positions<T: Scalar>(matrix: &CsrView<'_, T>) -> Result<Csr<T>> {
     let (columns, values) = (matrix.columns(), matrix.values());
-    let every_other = |length: usize| length / PARTS;
-    let mut to_columns = AlignedBuffer::<u32>::zeroed(every_other(columns.len()))?;
-    let mut to_values = AlignedBuffer::<T>::zeroed(every_other(values.len()))?;
+    let mut to_columns = AlignedBuffer::<u32>::zeroed(columns.len() / PARTS)?;
+    let mut to_values = AlignedBuffer::<T>::zeroed(values.len() / PARTS)?;
     let parts = columns.par_chunks_exact(PARTS).zip(values.par_chunks_exact(PARTS)).with_min_len(STEP);
     let to = to_columns.par_iter_mut().zip(to_values.par_iter_mut());
     to.zip(parts).for_each(|((column, value), (columns, values))| {

@@ -87,8 +87,8 @@ fn duplicates_are_summed_and_counted_once_for_both_parts() {
 #[test]
 fn damaged_files_are_refused_with_their_line() {
     for (symmetry, body, reason) in [
-        ("general", "1 1 1\n1 1 5\n", "a.mtx:3: '1 1 5' has no imaginary part; the line is cut off"),
-        ("general", "1 1 1\n1 1\n", "there is no room"),
+        ("general", "1 1 1\n1 1 5.25\n", "a.mtx:3: '1 1 5.25' has no imaginary part; the line is cut off"),
+        ("general", "1 1 1\n1 1\n", "a.mtx:2: the size line declares 1 entries but the text"),
         ("general", "1 1 1\n1 1 1 2 3\n", "a.mtx:3: '3' follows the entry"),
         ("general", "1 1 1\n1 1 1 two\n", "a.mtx:3: value 'two' is not a number"),
         ("general", "1 1 1\n1 1 1 1e999\n", "a.mtx:3: value '1e999' overflows f64"),
@@ -100,8 +100,6 @@ fn damaged_files_are_refused_with_their_line() {
         ("symmetric", "3 3 2\n3 1 1 1\n1 3 1 1\n", "row 1 column 3 and its mirror image are both listed"),
     ] {
         let error = read_text(&coordinate(symmetry, body)).map(|_| ()).unwrap_err().to_string();
-        let reason =
-            if reason == "there is no room" { "a.mtx:2: the size line declares 1 entries" } else { reason };
         assert!(error.contains(reason), "{body}: {error}");
     }
 }
@@ -206,9 +204,11 @@ proptest! {
     fn products_equal_plain_complex_loops((shape, k, entries, x) in problem()) {
         let expected = plain_product(&entries, shape, &x, k);
         let y = product(&matrix::<f64>(shape, &entries), &multivector(shape.1, k, &x));
-        prop_assert_eq!(y.data(), multivector::<f64>(shape.0, k, &expected).data());
+        let in_f64 = multivector::<f64>(shape.0, k, &expected);
+        prop_assert_eq!(y.data(), in_f64.data());
         let y = product(&matrix::<f32>(shape, &entries), &multivector(shape.1, k, &x));
-        prop_assert_eq!(y.data(), multivector::<f32>(shape.0, k, &expected).data());
+        let in_f32 = multivector::<f32>(shape.0, k, &expected);
+        prop_assert_eq!(y.data(), in_f32.data());
     }
 
     #[test]
@@ -240,7 +240,8 @@ proptest! {
             entries.iter().map(|&(row, column, (p, q))| (column, row, (p, sign * q))).collect();
         expected.sort_by_key(|entry| (entry.0, entry.1));
         let transposed = complex::transposed(&matrix::<f64>(shape, &entries).view(), conjugate).unwrap();
-        prop_assert_eq!(self::entries(&transposed), expected);
+        let found = self::entries(&transposed);
+        prop_assert_eq!(found, expected);
         prop_assert_eq!((transposed.rows(), transposed.cols()), (shape.1, 2 * shape.0));
     }
 }
