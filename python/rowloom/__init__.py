@@ -12,6 +12,7 @@ array([2., 4., 6.])
 import atexit as _atexit
 
 from . import _rowloom
+from ._complex import ComplexCSR
 from ._csr import CSR, csr
 from ._distributed import DistributedCSR
 from ._pca import PrincipalComponents, pca
@@ -24,6 +25,7 @@ from ._vectors import Scalars, Vectors
 
 __all__ = [
     "CSR",
+    "ComplexCSR",
     "DeviceError",
     "DistributedCSR",
     "Fault",

@@ -11,6 +11,7 @@ from ._card import is_on_card, multiply_on_card
 from ._inputs import (
     arrays_of,
     checked_options,
+    is_complex,
     is_single,
     number_of_columns,
     on_host,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Comm
     from scipy.sparse import csr_array
 
+    from ._complex import ComplexCSR
     from ._distributed import DistributedCSR
     from ._transformed import TransformedCSR
 
@@ -74,7 +76,7 @@ def csr(
     reproducible: bool = False,
     check: str = "first",
     comm: Comm | None = None,
-) -> CSR | DistributedCSR:
+) -> CSR | ComplexCSR | DistributedCSR:
     """Make an operator from a sparse matrix.
 
     Parameters
@@ -85,7 +87,8 @@ def csr(
     shape
         Rows and columns, for a tuple. Without it the largest index decides.
     dtype
-        ``float64`` or ``float32``. Without it these two types stay; integers and booleans become ``float64``.
+        ``float64`` or ``float32``. Without it these two types stay; integers and booleans become ``float64``. Complex values, or
+        ``complex128`` or ``complex64`` here, give a :class:`ComplexCSR`.
     copy
         Without it, the indices are copied, and so are values that SciPy would sort or that are in memory of another library; other
         values are used in place. After a change of such values, a product has old or new ones. ``True`` copies everything, so that
@@ -122,8 +125,12 @@ def csr(
             raise TypeError("shape is for a tuple of arrays; a file has its own shape")
         native = _rowloom.from_file(a, is_single(dtype), **checked_options(options))
         return CSR(native, options)
-    arrays = prepared(*arrays_of(a, shape), dtype)
-    return CSR(_rowloom.from_arrays(*arrays, copy, **checked_options(options)), options)
+    arrays = arrays_of(a, shape)
+    if is_complex(arrays[0].dtype) or is_complex(dtype):
+        from ._complex import complex_csr
+
+        return complex_csr(arrays, dtype, copy, options)
+    return CSR(_rowloom.from_arrays(*prepared(*arrays, dtype), copy, **checked_options(options)), options)
 
 
 class CSR(SolverMethods):

@@ -19,6 +19,13 @@ def checked_options(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
+def is_complex(dtype: Any) -> bool:
+    """Whether values have or shall have a complex type."""
+    import numpy as np
+
+    return dtype is not None and np.dtype(dtype).kind == "c"
+
+
 def is_single(dtype: Any) -> bool:
     import numpy as np
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RowloomOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
-    """A ``LinearOperator`` whose products are Rowloom's. Values are real, so the adjoint is the transposed operator."""
+    """A ``LinearOperator`` whose products are Rowloom's."""
 
     def __init__(self, a: Multiplies) -> None:
         super().__init__(a.dtype, a.shape)
@@ -28,13 +28,13 @@ class RowloomOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no typ
         return self.a @ x
 
     def _rmatvec(self, x: Array) -> Any:
-        return self.a.T @ x
+        return self.a.H @ x
 
     def _rmatmat(self, x: Array) -> Any:
-        return self.a.T @ x
+        return self.a.H @ x
 
     def _adjoint(self) -> RowloomOperator:
-        return RowloomOperator(self.a.T)
+        return RowloomOperator(self.a.H)
 
     def _transpose(self) -> RowloomOperator:
         return RowloomOperator(self.a.T)

@@ -22,15 +22,23 @@ class Multiplies(Protocol):
     @property
     def T(self) -> Multiplies: ...  # noqa: N802 (NumPy's name)
 
+    @property
+    def H(self) -> Multiplies: ...  # noqa: N802 (SciPy's name)
+
 
 class SolverMethods:
-    """Methods of operators; values are real, so the adjoint is the transposed operator."""
+    """Methods of operators."""
 
     __slots__ = ()
 
     #: NumPy leaves ``X @ A`` to the operator.
     __array_ufunc__ = None
     ndim = 2
+
+    @property
+    def H(self: Multiplies) -> Any:  # noqa: N802 (SciPy's name)
+        """The adjoint operator: of real values, the transposed one."""
+        return self.T
 
     def __rmatmul__(self: Multiplies, x: Any) -> Any:
         import numpy as np
@@ -53,16 +61,16 @@ class SolverMethods:
         return self @ as_vector(x)
 
     def rmatvec(self: Multiplies, x: Any) -> Any:
-        """``A.T @ x`` for a vector; values are real, so this is the adjoint."""
-        return self.T @ as_vector(x)
+        """``A.H @ x`` for a vector; for real values this is ``A.T @ x``."""
+        return self.H @ as_vector(x)
 
     def matmat(self: Multiplies, x: Any) -> Any:
         """``A @ x`` for an array of two dimensions."""
         return self @ as_columns(x)
 
     def rmatmat(self: Multiplies, x: Any) -> Any:
-        """``A.T @ x`` for an array of two dimensions."""
-        return self.T @ as_columns(x)
+        """``A.H @ x`` for an array of two dimensions; for real values this is ``A.T @ x``."""
+        return self.H @ as_columns(x)
 
     def as_linear_operator(self: Multiplies) -> LinearOperator:
         """The operator for the solvers of ``scipy.sparse.linalg``.

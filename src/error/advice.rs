@@ -107,6 +107,8 @@ advice! {
     CudaBuild = "the feature `cuda` of the crate adds it",
     /// The product of two dense matrices.
     DenseProduct = "multiply dense matrices with `Runtime::gemm(…)`",
+    /// What computes with complex matrices.
+    ComplexProduct = "multiply a complex matrix with the command `rowloom run` or in Python",
     /// A higher limit of the size of a download.
     LargerDownloads = "raise the limit of the command `rowloom fetch`",
     /// A new download.

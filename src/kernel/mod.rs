@@ -16,9 +16,11 @@ mod sources;
 pub mod table;
 pub mod vectors;
 pub mod verify;
+pub mod verify_complex;
 
 pub use id::{Format, KernelId, KindOfWork, Processor};
 pub use order::Order;
 pub use partition::Schedule;
 pub use table::{KernelInfo, TABLE, kernels_for, kernels_of};
 pub use verify::{Verification, verify};
+pub use verify_complex::verify_complex;

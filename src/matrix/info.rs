@@ -13,6 +13,15 @@ pub enum Field {
     Integer,
     /// Positions only; every value is 1.
     Pattern,
+    /// Complex numbers, in the real matrix of [`super::complex`].
+    Complex,
+}
+
+impl Field {
+    /// Real numbers of one value: entries of the matrix in memory for one nonzero.
+    pub fn parts(self) -> usize {
+        if self == Self::Complex { 2 } else { 1 }
+    }
 }
 
 /// The symmetry that a matrix file declares: which entries it omits because others determine them.

@@ -4,6 +4,7 @@
 
 pub mod array;
 mod columns;
+pub mod complex;
 mod content;
 pub mod convert;
 pub mod convert_serial;

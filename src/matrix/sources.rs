@@ -11,7 +11,7 @@ use crate::machine::memory_limit_bytes;
 impl<T: Scalar> Csr<T> {
     /// Reads a matrix file: Matrix Market, SciPy `.npz`, SuiteSparse `.tar.gz` or Rowloom's `.rlm`.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
-        let options = ReadOptions { memory_limit_bytes: memory_limit_bytes(), finite: false, progress: None };
+        let options = ReadOptions { memory_limit_bytes: memory_limit_bytes(), ..ReadOptions::default() };
         Ok(io::read(path.as_ref(), &options)?.matrix)
     }
 

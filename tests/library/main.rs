@@ -5,6 +5,7 @@ mod adapting;
 mod advice;
 mod bad_matrix_market;
 mod checked_products;
+mod complex;
 mod devices_agree;
 mod direct_messages;
 mod edited_files;

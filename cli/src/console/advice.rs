@@ -54,6 +54,9 @@ fn as_flag(advice: Advice) -> &'static str {
         Advice::EmulatorBuild => "a build with `--features emulator` has it",
         Advice::CudaBuild => "a build with `--features cuda` has it",
         Advice::DenseProduct => "`rowloom gemm` multiplies dense matrices",
+        Advice::ComplexProduct => {
+            "`rowloom run` multiplies complex matrices and `rowloom inspect` describes them"
+        }
         Advice::LargerDownloads => "raise it with --max-mib",
         Advice::NewDownload => "fetch it again with --again",
     }

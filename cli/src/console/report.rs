@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
 use rowloom::internal::machine::Machine;
-use rowloom::internal::matrix::{CsrView, MatrixInfo, Scalar};
+use rowloom::internal::matrix::{CsrView, Loaded, MatrixInfo, Scalar};
 
 /// One command's JSON object.
 #[derive(Debug)]
@@ -49,6 +49,12 @@ pub struct MatrixReport {
 }
 
 impl MatrixReport {
+    /// A loaded matrix.
+    pub fn of<T: Scalar>(loaded: &Loaded<T>) -> Self {
+        let (matrix, parts) = (loaded.matrix.view(), loaded.info.field.parts());
+        Self::new(&loaded.info, matrix.rows(), matrix.cols() / parts, matrix.nnz() / parts)
+    }
+
     /// A matrix's name, origin and size.
     pub fn new(info: &MatrixInfo, rows: usize, cols: usize, nnz: usize) -> Self {
         let info = MatrixInfo { features: None, ..info.clone() };

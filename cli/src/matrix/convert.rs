@@ -25,7 +25,7 @@ fn run_typed<T: Scalar>(arguments: &ConvertArguments, console: &Console) -> Resu
     no_effect::of_convert(arguments).iter().for_each(|note| console.note(note));
     let session = Session::open(&arguments.matrix_arguments)?;
     let source = MatrixSource::new(&arguments.input);
-    let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;
+    let (loaded, load_s) = session.load_any::<T>(&source, arguments.finite, console)?;
     let matrix = loaded.matrix.view();
     let checks = arguments.check.then(|| convert_check::check(&matrix, &session, console)).transpose();
     let checks = if_intact(&loaded.matrix, &source, checks)?;
@@ -49,7 +49,7 @@ fn run_typed<T: Scalar>(arguments: &ConvertArguments, console: &Console) -> Resu
         &Report::new("convert")
             .with("input", source.name())
             .with("output", file.as_ref().map(|file| file.path().display().to_string()))
-            .with("matrix", MatrixReport::new(&loaded.info, matrix.rows(), matrix.cols(), matrix.nnz()))
+            .with("matrix", MatrixReport::of(&loaded))
             .with("dtype", T::DTYPE)
             .with("load_s", load_s)
             .with("write_s", write_s)

@@ -24,7 +24,6 @@ fn run_typed<T: Scalar>(arguments: &GenerateArguments, console: &Console) -> Res
     let spec = arguments.spec.strip_prefix("gen:").unwrap_or(&arguments.spec);
     let source = MatrixSource::Generated(spec.to_owned());
     let (loaded, generate_s) = session.load::<T>(&source, false, console)?;
-    let matrix = loaded.matrix.view();
     let write_s = file.write(&loaded, &session, console)?;
 
     let mut table = Table::facts();
@@ -35,7 +34,7 @@ fn run_typed<T: Scalar>(arguments: &GenerateArguments, console: &Console) -> Res
     console.table(&table)?;
     console.json(
         &Report::new("generate")
-            .with("matrix", MatrixReport::new(&loaded.info, matrix.rows(), matrix.cols(), matrix.nnz()))
+            .with("matrix", MatrixReport::of(&loaded))
             .with("dtype", T::DTYPE)
             .with("seed", session.seed)
             .with("output", file.path().display().to_string())

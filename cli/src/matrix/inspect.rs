@@ -10,7 +10,7 @@ use crate::operands::session::{Session, check_intact, describe_loaded};
 use rowloom::internal::error::{Bytes, Result};
 use rowloom::internal::matrix::spy::spy_svg;
 use rowloom::internal::matrix::statistics::{Footprints, LONG_ROW, RowStatistics};
-use rowloom::internal::matrix::{Dtype, MatrixInfo, Scalar, Symmetry};
+use rowloom::internal::matrix::{Dtype, Field, MatrixInfo, Scalar, Symmetry, complex};
 
 /// Reads the matrix, computes its statistics and draws it if asked.
 pub fn run(arguments: &InspectArguments, console: &Console) -> Result<()> {
@@ -25,10 +25,21 @@ fn run_typed<T: Scalar>(arguments: &InspectArguments, console: &Console) -> Resu
     no_effect::of_inspect(arguments).iter().for_each(|note| console.note(note));
     let session = Session::open(&arguments.matrix_arguments)?;
     let source = MatrixSource::new(&arguments.matrix);
-    let (loaded, load_s) = session.load::<T>(&source, arguments.finite, console)?;
-    let matrix = loaded.matrix.view();
+    let (loaded, load_s) = session.load_any::<T>(&source, arguments.finite, console)?;
+    let positions = match loaded.info.field {
+        Field::Complex => Some(session.pool.install(|| complex::positions(&loaded.matrix.view()))?),
+        _ => None,
+    };
+    let matrix = positions.as_ref().unwrap_or(&loaded.matrix).view();
     let spinner = console.spinner("computing row statistics");
-    let statistics = session.pool.install(|| RowStatistics::of(&matrix));
+    let mut statistics = session.pool.install(|| RowStatistics::of(&matrix));
+    if loaded.info.field == Field::Complex {
+        // In memory A is a real matrix with twice the entries; X and Y have two numbers for each of theirs.
+        let real = session.pool.install(|| RowStatistics::of(&loaded.matrix.view()));
+        let y_bytes = |bytes: Footprints| bytes.y_per_column * complex::PARTS as u64;
+        statistics.bytes_f64 = Footprints { y_per_column: y_bytes(real.bytes_f64), ..real.bytes_f64 };
+        statistics.bytes_f32 = Footprints { y_per_column: y_bytes(real.bytes_f32), ..real.bytes_f32 };
+    }
     let picture = arguments.spy.as_ref().map(|path| {
         let title =
             format!("{}{}", loaded.info.name, if loaded.info.synthetic { " (synthetic)" } else { "" });
@@ -51,7 +62,7 @@ fn run_typed<T: Scalar>(arguments: &InspectArguments, console: &Console) -> Resu
     console.table(&table)?;
     console.json(
         &Report::new("inspect")
-            .with("matrix", MatrixReport::new(&loaded.info, matrix.rows(), matrix.cols(), matrix.nnz()))
+            .with("matrix", MatrixReport::of(&loaded))
             .with("dtype", T::DTYPE)
             .with("statistics", &statistics)
             .with("load_s", load_s)

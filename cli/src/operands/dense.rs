@@ -46,7 +46,7 @@ impl<T: Scalar> DenseInput<T> {
         let start = Instant::now();
         let source = MatrixSource::new(typed);
         let name = source.name();
-        let Dense { values, names: column_names, format, notes } = match source {
+        let Dense { values, names: column_names, format, notes, .. } = match source {
             MatrixSource::Collection(_) => {
                 let reason = "the SuiteSparse collection has sparse matrices, and a dense one is needed";
                 return Err(Error::usage(format!("{name}: {reason}")));
@@ -54,7 +54,13 @@ impl<T: Scalar> DenseInput<T> {
             MatrixSource::Generated(spec) => {
                 let _spinner = console.spinner(format!("generating {spec}"));
                 let values = session.pool.install(|| generate_dense(&spec, seed, memory_limit_bytes))?;
-                Dense { values, names: Vec::new(), format: ArrayFormat::MatrixMarket, notes: Vec::new() }
+                Dense {
+                    values,
+                    is_complex: false,
+                    names: Vec::new(),
+                    format: ArrayFormat::MatrixMarket,
+                    notes: Vec::new(),
+                }
             }
             MatrixSource::File(path) => {
                 let bar = console.byte_bar(&path, "reading");
@@ -63,7 +69,12 @@ impl<T: Scalar> DenseInput<T> {
                     Ok(())
                 };
                 let input = standard_input::open(&path, memory_limit_bytes)?;
-                let options = ReadOptions { memory_limit_bytes, finite, progress: Some(Progress(&advance)) };
+                let options = ReadOptions {
+                    memory_limit_bytes,
+                    finite,
+                    complex: false,
+                    progress: Some(Progress(&advance)),
+                };
                 session.pool.install(|| read_dense_input(&input, &options))?
             }
         };

@@ -11,7 +11,7 @@ use crate::console::{Console, check_target};
 use rowloom::internal::error::{Bytes, Error, Result};
 use rowloom::internal::files::{STANDARD_OUTPUT, Target};
 use rowloom::internal::matrix::io::{ArrayFormat, Progress, cache, npy, npz_write, write};
-use rowloom::internal::matrix::{Loaded, MatrixInfo, MultiVector, Scalar};
+use rowloom::internal::matrix::{Field, Loaded, MatrixInfo, MultiVector, Scalar};
 use rowloom::internal::work::ChunkRows;
 use rowloom::internal::work::spmm::{Features, Spmm};
 
@@ -104,12 +104,31 @@ impl DenseFile {
         Ok(Self { path: path.to_owned() })
     }
 
-    /// Writes Y. In a `.npy` file it has one dimension if X had one.
-    pub fn write<T: Scalar>(&self, y: &MultiVector<T>, x_format: ArrayFormat) -> Result<()> {
+    /// An error unless the file can hold the product with a matrix of such values.
+    pub fn check_holds(&self, field: Field) -> Result<()> {
+        match field {
+            Field::Complex if !is_dash(&self.path) && !self.is_npy() => {
+                let path = self.path.display();
+                Err(Error::usage(format!("{path}: A is complex, and so is Y; the ending must be .npy")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_npy(&self) -> bool {
+        self.path.to_string_lossy().ends_with(".npy")
+    }
+
+    /// Writes Y of an A with values of this kind; complex ones as `.npy`, also to standard output. In a `.npy` file Y has one dimension
+    /// if X had one.
+    pub fn write<T: Scalar>(&self, y: &MultiVector<T>, x_format: ArrayFormat, field: Field) -> Result<()> {
         let one_dimensional = x_format == ArrayFormat::Npy { one_dimensional: true };
+        if field == Field::Complex {
+            return npy::write_complex_npy(target(&self.path), y, one_dimensional);
+        }
         let is_npy = match is_dash(&self.path) {
             true => matches!(x_format, ArrayFormat::Npy { .. }),
-            false => self.path.to_string_lossy().ends_with(".npy"),
+            false => self.is_npy(),
         };
         match is_npy {
             true => npy::write_npy(target(&self.path), y, one_dimensional),

@@ -18,7 +18,7 @@ use rowloom::internal::machine::Machine;
 use rowloom::internal::matrix::array::limit_memory;
 use rowloom::internal::matrix::generate::{generate, generate_pattern};
 use rowloom::internal::matrix::io::{self, Progress, ReadOptions};
-use rowloom::internal::matrix::{Csr, CsrView, Loaded, MatrixInfo, Scalar};
+use rowloom::internal::matrix::{Csr, CsrView, Field, Loaded, MatrixInfo, Scalar};
 use rowloom::internal::runtime::Pool;
 use rowloom::internal::work::Work;
 use rowloom::internal::work::spmm::{Features, Spmm};
@@ -36,6 +36,17 @@ pub struct Session {
     pub seed: u64,
     /// The program, machine and arguments that results come from.
     pub provenance: Provenance,
+}
+
+/// The matrices that a command accepts.
+#[derive(Debug, Clone, Copy, Default)]
+struct Accepted {
+    /// Only those of finite values.
+    finite: bool,
+    /// Complex ones too.
+    complex: bool,
+    /// The values of a generated one are not needed.
+    only_pattern: bool,
 }
 
 impl Session {
@@ -85,7 +96,17 @@ impl Session {
         finite: bool,
         console: &Console,
     ) -> Result<(Loaded<T>, f64)> {
-        self.load_with(source, finite, console, true)
+        self.load_with(source, Accepted { finite, ..Accepted::default() }, console)
+    }
+
+    /// As [`Self::load`]; complex matrices too.
+    pub fn load_any<T: Scalar>(
+        &self,
+        source: &MatrixSource,
+        finite: bool,
+        console: &Console,
+    ) -> Result<(Loaded<T>, f64)> {
+        self.load_with(source, Accepted { finite, complex: true, ..Accepted::default() }, console)
     }
 
     /// As [`Self::load`], without the values of a generated matrix, which take most of the memory: they are zeros that take none.
@@ -95,20 +116,19 @@ impl Session {
         finite: bool,
         console: &Console,
     ) -> Result<(Loaded<T>, f64)> {
-        self.load_with(source, finite, console, false)
+        self.load_with(source, Accepted { finite, only_pattern: true, ..Accepted::default() }, console)
     }
 
     fn load_with<T: Scalar>(
         &self,
         source: &MatrixSource,
-        finite: bool,
+        accepted: Accepted,
         console: &Console,
-        has_values: bool,
     ) -> Result<(Loaded<T>, f64)> {
         let memory_limit_bytes = self.memory_limit_bytes();
         if let MatrixSource::Collection(name) = source {
             let archive = collection::archive(name, console, self.interrupt)?;
-            return self.load_with(&MatrixSource::File(archive), finite, console, has_values);
+            return self.load_with(&MatrixSource::File(archive), accepted, console);
         }
         let start = Instant::now();
         let loaded = match source {
@@ -122,14 +142,15 @@ impl Session {
                 let progress = Some(Progress(&advance));
                 let input = standard_input::open(path, memory_limit_bytes)
                     .map_err(|error| hints::of_missing_matrix(path, error))?;
-                let options = ReadOptions { memory_limit_bytes, finite, progress };
+                let Accepted { finite, complex, .. } = accepted;
+                let options = ReadOptions { memory_limit_bytes, finite, complex, progress };
                 let read = self.pool.install(|| io::read_input(&input, &options));
                 // The error of a reading that a signal ended names a place in the file.
                 read.map_err(|error| if self.interrupt.asked() { Error::Interrupted } else { error })?
             }
             MatrixSource::Generated(spec) => {
                 let _spinner = console.spinner(format!("generating {spec}"));
-                let generate = if has_values { generate } else { generate_pattern };
+                let generate = if accepted.only_pattern { generate_pattern } else { generate };
                 self.pool.install(|| generate(spec, self.seed, memory_limit_bytes))?
             }
         };
@@ -174,11 +195,14 @@ pub fn work<'a, T: Scalar>(matrix: &CsrView<'a, T>, info: &MatrixInfo, k: usize)
 /// A matrix's name, shape and size in one line.
 pub fn describe(info: &MatrixInfo, rows: u64, cols: u64, nnz: u64) -> String {
     let synthetic = if info.synthetic { " (synthetic)" } else { "" };
-    format!("{}{synthetic}, {} x {}, {} nonzeros", info.name, count(rows), count(cols), count(nnz))
+    let complex = if info.field == Field::Complex { "complex " } else { "" };
+    let (rows, cols, nnz) = (count(rows), count(cols), count(nnz));
+    format!("{}{synthetic}, {rows} x {cols}, {nnz} {complex}nonzeros", info.name)
 }
 
 /// The same of a loaded matrix.
 pub fn describe_loaded<T: Scalar>(loaded: &Loaded<T>) -> String {
-    let matrix = loaded.matrix.view();
-    describe(&loaded.info, matrix.rows() as u64, matrix.cols() as u64, matrix.nnz() as u64)
+    let (matrix, parts) = (loaded.matrix.view(), loaded.info.field.parts() as u64);
+    let (cols, nnz) = (matrix.cols() as u64 / parts, matrix.nnz() as u64 / parts);
+    describe(&loaded.info, matrix.rows() as u64, cols, nnz)
 }

@@ -7,7 +7,7 @@ use crate::args::hints;
 use crate::args::options::XSource;
 use rowloom::internal::error::{Error, Place, Result};
 use rowloom::internal::matrix::io::{ArrayFormat, Dense, ReadOptions, read_dense_input};
-use rowloom::internal::matrix::{MultiVector, Scalar};
+use rowloom::internal::matrix::{Field, MultiVector, Scalar, complex};
 
 /// Columns of X where neither -k nor a file gives them.
 const DEFAULT_K: usize = 32;
@@ -20,26 +20,33 @@ pub fn load<T: Scalar>(
     seed: u64,
     memory_limit_bytes: u64,
 ) -> Result<MultiVector<T>> {
-    load_with_format(source, rows, k, seed, memory_limit_bytes).map(|dense| dense.values)
+    load_with_format(source, rows, k, seed, memory_limit_bytes, Field::Real).map(|dense| dense.values)
 }
 
-/// X as [`load`] returns it, with the format of its file; Matrix Market if X is generated.
+/// X as [`load`] returns it, with the format of its file; Matrix Market if X is generated. For a complex A its `k` columns are complex: each
+/// is two columns of the result, the real and the imaginary parts. A real X gets imaginary parts of zero.
 pub fn load_with_format<T: Scalar>(
     source: &XSource,
     rows: usize,
     k: Option<usize>,
     seed: u64,
     memory_limit_bytes: u64,
+    field: Field,
 ) -> Result<Dense<T>> {
+    let is_complex = field == Field::Complex;
     let XSource::File(path) = source else {
-        let k = k.unwrap_or(DEFAULT_K);
-        check_memory::<T>("X", rows, k, memory_limit_bytes)?;
+        let columns = k.unwrap_or(DEFAULT_K).saturating_mul(field.parts());
+        check_memory::<T>("X", rows, columns, memory_limit_bytes)?;
         let x = match source {
-            XSource::Random => MultiVector::random(rows, k, seed)?,
-            _ => MultiVector::filled(rows, k, T::ONE)?,
+            XSource::Random => MultiVector::random(rows, columns, seed)?,
+            _ if is_complex => {
+                complex::of_real(MultiVector::filled(rows, columns / complex::PARTS, T::ONE)?.view())?
+            }
+            _ => MultiVector::filled(rows, columns, T::ONE)?,
         };
         return Ok(Dense {
             values: x,
+            is_complex,
             names: Vec::new(),
             format: ArrayFormat::MatrixMarket,
             notes: Vec::new(),
@@ -47,11 +54,17 @@ pub fn load_with_format<T: Scalar>(
     };
     let input =
         standard_input::open(path, memory_limit_bytes).map_err(|error| hints::of_missing_x(path, error))?;
-    let dense = read_dense_input::<T>(&input, &ReadOptions { memory_limit_bytes, ..ReadOptions::default() })?;
+    let options = ReadOptions { memory_limit_bytes, complex: is_complex, ..ReadOptions::default() };
+    let mut dense = read_dense_input::<T>(&input, &options)?;
+    if is_complex && !dense.is_complex {
+        check_memory::<T>("X", dense.values.rows(), dense.values.k() * field.parts(), memory_limit_bytes)?;
+        dense = Dense { values: complex::of_real(dense.values.view())?, is_complex, ..dense };
+    }
     let x = &dense.values;
+    let columns = x.k() / field.parts();
     let place = || Place::file(&input.path);
     if x.rows() != rows {
-        let reason = match x.k() == rows {
+        let reason = match columns == rows {
             true => {
                 format!("X is {} x {rows}; transpose it, since A has {rows} columns", x.rows())
             }
@@ -62,12 +75,12 @@ pub fn load_with_format<T: Scalar>(
         return Err(Error::input(place(), reason));
     }
     match k {
-        _ if x.k() == 0 => {
+        _ if columns == 0 => {
             let reason = "X has no columns; a product needs an X of at least one column";
             Err(Error::input(place(), reason))
         }
-        Some(k) if k != x.k() => {
-            Err(Error::input(place(), format!("X has {} columns but -k says {k}; leave -k out", x.k())))
+        Some(k) if k != columns => {
+            Err(Error::input(place(), format!("X has {columns} columns but -k says {k}; leave -k out")))
         }
         _ => Ok(dense),
     }
@@ -80,12 +93,13 @@ pub fn columns<T: Scalar>(
     k: Option<usize>,
     only_finite: bool,
     memory_limit_bytes: u64,
+    field: Field,
 ) -> Result<(usize, Option<String>)> {
     if !matches!(source, XSource::File(_)) {
         return Ok((k.unwrap_or(DEFAULT_K), None));
     }
-    let x = load::<T>(source, rows, k, 0, memory_limit_bytes)?;
-    Ok((x.k(), check_finite(source, &x, only_finite)?))
+    let x = load_with_format::<T>(source, rows, k, 0, memory_limit_bytes, field)?.values;
+    Ok((x.k() / field.parts(), check_finite(source, &x, only_finite)?))
 }
 
 /// A note where X from a file has NaN or infinite values; an error with --finite.

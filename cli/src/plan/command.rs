@@ -24,7 +24,7 @@ use crate::request::cluster;
 use crate::request::planning::{Requested, plan_request, runtime};
 use rowloom::internal::error::{Counted, Result};
 use rowloom::internal::kernel::cpu::Kernels;
-use rowloom::internal::matrix::Dtype;
+use rowloom::internal::matrix::{Dtype, Field};
 use rowloom::internal::plan::{Plan, compare_device_counts, make};
 use rowloom::internal::runtime::ProductOptions;
 use rowloom::internal::trace::Clock;
@@ -57,9 +57,9 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
     };
     let matrix = loaded.matrix.view();
     let limit = session.memory_limit_bytes().saturating_sub(loaded.matrix.memory_bytes());
-    let (k, note) = session
-        .pool
-        .install(|| x::columns::<T>(&arguments.x, matrix.cols(), arguments.k, arguments.finite, limit))?;
+    let (k, note) = session.pool.install(|| {
+        x::columns::<T>(&arguments.x, matrix.cols(), arguments.k, arguments.finite, limit, Field::Real)
+    })?;
 
     let start = Instant::now();
     let work = work(&matrix, &loaded.info, k)?;
@@ -138,7 +138,7 @@ fn run_typed<T: Kernels>(arguments: &PlanArguments, console: &Console) -> Result
         .with("provenance", &session.provenance)
         .with("machine", machine_report(&session.machine))
         .with("config", config(arguments, &session, own_flags))
-        .with("matrix", MatrixReport::new(&loaded.info, matrix.rows(), matrix.cols(), matrix.nnz()))
+        .with("matrix", MatrixReport::of(&loaded))
         .with("device_counts", &counts)
         .with("summary", &sentence)
         .with("timing", json!({"load_s": load_s, "plan_s": plan_s}))

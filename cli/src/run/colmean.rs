@@ -152,6 +152,7 @@ fn workload<T: Kernels>(
             "plan": path(&arguments.dense.plan),
             "save": path(&arguments.dense.save),
         }),
+        parts: 1,
         kernel: arguments.kernel.clone(),
         operations: rows as f64 * columns as f64,
         bytes: value_bytes * rows * columns,

@@ -24,7 +24,7 @@ use rowloom::internal::error::{Error, Result};
 use rowloom::internal::kernel::KindOfWork;
 use rowloom::internal::kernel::gemm::{PackedProduct, verify};
 use rowloom::internal::kernel::scaling::Scaling;
-use rowloom::internal::matrix::{Dtype, MultiVector, Scalar};
+use rowloom::internal::matrix::{Dtype, Field, MultiVector, Scalar};
 use rowloom::internal::plan::Plan;
 use rowloom::internal::runtime::{BoundGemm, Round, RunReport};
 use rowloom::internal::work::gemm::Gemm as GemmWork;
@@ -91,7 +91,7 @@ fn run_typed<T: PackedProduct>(arguments: &GemmArguments, console: &Console) -> 
         verify(scaling, a.values.view(), b.values.view(), old, c.view(), &compared)
     })?;
     if let Some(file) = &output {
-        file.write(&c, a.format)?;
+        file.write(&c, a.format, Field::Real)?;
     }
     let done = Done {
         load_s: operands.load_s(),
@@ -190,6 +190,7 @@ impl<T: PackedProduct> Operands<T> {
                 "plan": path(&arguments.dense.plan),
                 "save": path(&arguments.dense.save),
             }),
+            parts: 1,
             kernel: arguments.kernel.clone(),
             operations: 2.0 * rows as f64 * depth as f64 * columns as f64,
             bytes: value_bytes * (rows * depth + depth * columns + rows * columns * (1 + u64::from(updated))),

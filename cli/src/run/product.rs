@@ -24,9 +24,9 @@ use rowloom::internal::cost::LearnedFactors;
 use rowloom::internal::device::Description;
 use rowloom::internal::error::Result;
 use rowloom::internal::kernel::cpu::Kernels;
-use rowloom::internal::kernel::verify;
+use rowloom::internal::kernel::{verify, verify_complex};
 use rowloom::internal::matrix::io::Dense;
-use rowloom::internal::matrix::{Dtype, Loaded, MultiVector};
+use rowloom::internal::matrix::{Dtype, Field, Loaded, MultiVector, complex};
 use rowloom::internal::plan::Plan;
 use rowloom::internal::runtime::{Bound, Computed, Product, ProductOptions, Round, RunReport};
 use rowloom::internal::work::Work;
@@ -53,12 +53,16 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
     let job = Job::open(request, console)?;
     let source = MatrixSource::new(&arguments.matrix);
     // Kernels can be timed on values only.
-    let is_pattern =
-        cluster::is_asked_for(&arguments.planning.devices, job.saved.as_ref()) && !arguments.planning.tune;
+    let is_pattern = matches!(source, MatrixSource::Generated(_))
+        && cluster::is_asked_for(&arguments.planning.devices, job.saved.as_ref())
+        && !arguments.planning.tune;
     let (loaded, load_s) = match is_pattern {
         true => job.session.load_pattern::<T>(&source, arguments.finite, console)?,
-        false => job.session.load::<T>(&source, arguments.finite, console)?,
+        false => job.session.load_any::<T>(&source, arguments.finite, console)?,
     };
+    if let Some(output) = &output {
+        output.check_holds(loaded.info.field)?;
+    }
     let a = Matrix { source, loaded, load_s };
     let done = match job.is_simulated() {
         true => simulate(job, arguments, &a),
@@ -68,17 +72,23 @@ fn run_typed<T: Kernels>(arguments: &RunArguments, console: &Console) -> Result<
 }
 
 impl<T: Kernels> Matrix<T> {
-    /// The product with `k` columns in reports. `x` describes X.
+    /// Real numbers of one value.
+    fn parts(&self) -> usize {
+        self.loaded.info.field.parts()
+    }
+
+    /// The product with `k` columns in reports, complex ones of a complex matrix. `x` describes X.
     fn workload(&self, arguments: &RunArguments, session: &Session, k: usize, x: &str) -> Workload {
         let matrix = self.loaded.matrix.view();
+        let parts = self.parts() as u64;
         let (used_columns, hash) = (session.pool.install(|| used_columns(matrix)), hash(&matrix));
         let matrix = ProductMatrix {
             info: &self.loaded.info,
             notes: &self.loaded.notes,
             rows: matrix.rows() as u64,
-            cols: matrix.cols() as u64,
-            nnz: matrix.nnz() as u64,
-            used_columns,
+            cols: matrix.cols() as u64 / parts,
+            nnz: matrix.nnz() as u64 / parts,
+            used_columns: used_columns / parts,
             bytes: matrix.bytes(),
             hash: Some(&hash),
         };
@@ -90,13 +100,15 @@ impl<T: Kernels> Matrix<T> {
 fn simulate<T: Kernels>(job: Job<'_>, arguments: &RunArguments, a: &Matrix<T>) -> Result<()> {
     let (matrix, session) = (a.loaded.matrix.view(), &job.session);
     let limit = session.memory_limit_bytes().saturating_sub(a.loaded.matrix.memory_bytes());
-    let k = arguments.k.or(job.saved.as_ref().map(|plan| plan.k as usize));
-    let columns = || x::columns::<T>(&arguments.x, matrix.cols(), k, arguments.finite, limit);
+    let (parts, field) = (a.parts(), a.loaded.info.field);
+    let k = arguments.k.or(job.saved.as_ref().map(|plan| plan.k as usize / parts));
+    let columns = || x::columns::<T>(&arguments.x, matrix.cols() / parts, k, arguments.finite, limit, field);
     let (k, note) = session.pool.install(columns)?;
     note.iter().for_each(|note| job.console.note(note));
-    let work = work(&matrix, &a.loaded.info, k)?;
+    let columns = k * parts;
+    let work = work(&matrix, &a.loaded.info, columns)?;
     let workload = a.workload(arguments, session, k, "not needed");
-    job.simulate(work, workload, a.load_s, |job| job.resolve_for(&arguments.planning, matrix, k))
+    job.simulate(work, workload, a.load_s, |job| job.resolve_for(&arguments.planning, matrix, columns))
 }
 
 /// Plans, multiplies, verifies, writes Y and reports.
@@ -108,16 +120,28 @@ fn multiply<T: Kernels>(
 ) -> Result<()> {
     let (matrix, session) = (a.loaded.matrix.view(), &job.session);
     let mut limit = session.memory_limit_bytes().saturating_sub(a.loaded.matrix.memory_bytes());
-    let k = arguments.k.or(job.saved.as_ref().map(|plan| plan.k as usize));
+    let (parts, field) = (a.parts(), a.loaded.info.field);
+    let k = arguments.k.or(job.saved.as_ref().map(|plan| plan.k as usize / parts));
     let making_x = tracing::info_span!("make X").entered();
-    let load_x = || x::load_with_format::<T>(&arguments.x, matrix.cols(), k, session.seed, limit);
+    let load_x =
+        || x::load_with_format::<T>(&arguments.x, matrix.cols() / parts, k, session.seed, limit, field);
     let Dense { values: x, format: x_format, .. } = session.pool.install(load_x)?;
     drop(making_x);
     if let Some(note) = session.pool.install(|| x::check_finite(&arguments.x, &x, arguments.finite))? {
         job.console.note(&note);
     }
+    // Of a complex A the real columns.
     let k = x.k();
     limit = limit.saturating_sub(size_of_val(x.data()) as u64);
+    let rotated = match field {
+        Field::Complex => {
+            x::check_memory::<T>("X of the real product", matrix.cols(), k, limit)?;
+            Some(session.pool.install(|| complex::with_rotated_rows(x.view()))?)
+        }
+        _ => None,
+    };
+    let multiplied = rotated.as_ref().unwrap_or(&x);
+    limit = limit.saturating_sub(rotated.as_ref().map_or(0, |rotated| size_of_val(rotated.data()) as u64));
     x::check_memory::<T>("Y", matrix.rows(), k, limit)?;
     let mut y = MultiVector::<T>::zeros(matrix.rows(), k)?;
     limit = limit.saturating_sub(size_of_val(y.data()) as u64);
@@ -125,14 +149,17 @@ fn multiply<T: Kernels>(
     let mut product = tracing::info_span!("plan").in_scope(|| build(&job, arguments, &a.loaded, k, limit))?;
     tracing::info_span!("prepare").in_scope(|| product.prepare())?;
     product.take_notes().iter().for_each(|note| job.console.note(note));
-    let measured = product.bind(&x, &mut y, |bound| job.repeat(bound))?;
+    let measured = product.bind(multiplied, &mut y, |bound| job.repeat(bound))?;
     let (threads, path) = (session.pool.threads() as u32, job.runtime.factors_path());
     learn_factors(product.plan(), product.last_report(), threads, path.as_deref());
-    let verification = job.verify(|| verify(matrix, x.view(), y.view()))?;
+    let verification = job.verify(|| match field {
+        Field::Complex => verify_complex(matrix, x.view(), y.view()),
+        _ => verify(matrix, x.view(), y.view()),
+    })?;
     check_intact(&a.loaded.matrix, &a.source)?;
     let is_right = verification.as_ref().is_none_or(|verification| verification.passed);
     if let (Some(file), true) = (&output, is_right) {
-        file.write(&y, x_format)?;
+        file.write(&y, x_format, field)?;
     }
 
     let chunks = measured.phases.last().map_or(0, |last| last.plan.chunks.len());
@@ -146,7 +173,7 @@ fn multiply<T: Kernels>(
         verification,
         // Rows are packed, and all supported machines are little-endian.
         result_hash: Some(format!("{:016x}", xxh3_64(bytemuck::cast_slice(y.data())))),
-        ..Done::new(a.workload(arguments, session, k, &arguments.x.name()))
+        ..Done::new(a.workload(arguments, session, k / parts, &arguments.x.name()))
     };
     job.report(done, measured)?;
     product.remember();

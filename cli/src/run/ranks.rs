@@ -150,7 +150,8 @@ fn load<T: Kernels>(
                 Ok(())
             };
             let progress = Some(Progress(&advance));
-            let options = ReadOptions { memory_limit_bytes, finite: arguments.finite, progress };
+            let options =
+                ReadOptions { memory_limit_bytes, finite: arguments.finite, complex: false, progress };
             session.pool.install(|| read_rows(ranks, path, division, &options))
         }
         MatrixSource::Collection(_) => Err(unsupported_source(&source.name())),

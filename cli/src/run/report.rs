@@ -398,7 +398,7 @@ pub fn json(outcome: &Outcome<'_>) -> Report {
                 "h2d": up,
                 "d2h": down,
                 "a": is_as_loaded.then_some(workload.a_bytes),
-                "x": plan.matrix.cols.saturating_mul(plan.row_bytes()),
+                "x": plan.matrix.cols.saturating_mul(plan.row_bytes()) / workload.parts,
                 "y": plan.matrix.rows.saturating_mul(plan.row_bytes()),
             }),
         )
@@ -436,7 +436,7 @@ fn chunks(outcome: &Outcome<'_>, computed: &[Option<Computed>]) -> Vec<Value> {
             "row_start": row_start,
             "row_end": row_end,
             "segments": segments,
-            (entries): chunk.size.entries,
+            (entries): chunk.size.entries / outcome.done.workload.parts,
             "device": outcome.device_name(device),
             "kernel": kernel.name,
             "format": kernel.format,
@@ -464,7 +464,7 @@ fn devices(outcome: &Outcome<'_>, computed: &[Option<Computed>], summaries: &[De
         json!({
             "name": name,
             "rows": rows,
-            (entries): nnz,
+            (entries): nnz / outcome.done.workload.parts,
             "busy_s": summary.map_or(0.0, |summary| summary.busy_s),
             "compute_s": summary.map_or(0.0, |summary| summary.compute_s),
             "copy_s": summary.map_or(0.0, |summary| summary.copy_s),

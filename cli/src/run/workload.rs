@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use crate::args::MatrixSource;
 use crate::args::RunArguments;
 use crate::console::report::MatrixReport;
-use crate::console::table::count_of;
+use crate::console::table::{count, count_of};
 use crate::measure::compulsory_bytes;
 use crate::operands::session::describe;
 use rowloom::internal::kernel::KindOfWork;
-use rowloom::internal::matrix::MatrixInfo;
+use rowloom::internal::matrix::{Field, MatrixInfo};
 use rowloom::internal::plan::Plan;
 use rowloom::internal::runtime::TimeParts;
 
@@ -28,6 +28,8 @@ pub struct Workload {
     pub keys: Vec<(&'static str, Value)>,
     /// The flags that only this command has, as resolved.
     pub config: Value,
+    /// Entries of the real matrix in memory for one entry of A: two of a complex A.
+    pub parts: u64,
     /// The kernel that was asked for.
     pub kernel: String,
     /// Floating-point operations of one repetition.
@@ -78,17 +80,26 @@ impl Workload {
         let (planning, ProductMatrix { info, rows, cols, nnz, .. }) = (&arguments.planning, *matrix);
         let dtype = arguments.matrix_arguments.dtype;
         let plan = arguments.plan.as_ref().map(|path| path.display().to_string());
+        let parts = info.field.parts() as u64;
+        let mut facts = vec![("matrix", describe(info, rows, cols, nnz))];
+        if info.field == Field::Complex {
+            let columns = count_of(k, "complex column", "complex columns");
+            facts.push(("X", format!("{columns}, parts in {dtype}, {x}")));
+            let (cols, nnz, columns) = (count(cols * parts), count(nnz * parts), count(k * parts));
+            let rows = count(rows);
+            facts.push(("multiplied as", format!("{rows} x {cols} real, {nnz} entries, {columns} columns")));
+        } else {
+            facts.push(("X", format!("{}, {dtype}, {x}", count_of(k, "column", "columns"))));
+        }
         Self {
             work: KindOfWork::Spmm,
-            facts: vec![
-                ("matrix", describe(info, rows, cols, nnz)),
-                ("X", format!("{}, {dtype}, {x}", count_of(k, "column", "columns"))),
-            ],
+            facts,
             results: Vec::new(),
             keys: vec![
                 ("matrix", json!(MatrixReport::new(info, rows as usize, cols as usize, nnz as usize))),
                 ("matrix_hash", json!(matrix.hash)),
                 ("k", json!(k)),
+                ("complex", json!(info.field == Field::Complex)),
             ],
             config: json!({
                 "matrix": MatrixSource::new(&arguments.matrix).name(),
@@ -101,8 +112,11 @@ impl Workload {
                 "plan": plan,
             }),
             kernel: planning.kernel.clone(),
-            operations: 2.0 * nnz as f64 * k as f64,
-            bytes: compulsory_bytes(rows, nnz, matrix.used_columns, k, dtype),
+            parts,
+            // A complex product has four real ones.
+            operations: 2.0 * (parts * parts) as f64 * nnz as f64 * k as f64,
+            bytes: compulsory_bytes(rows, nnz, matrix.used_columns, k * parts, dtype)
+                + (parts - 1) * nnz * dtype.bytes() as u64,
             a_bytes: matrix.bytes,
             output: arguments.output.clone(),
             notes: matrix.notes.to_vec(),

@@ -7,6 +7,7 @@ mod built_in_studies;
 mod changed_files;
 mod choose;
 mod clusters;
+mod complex;
 mod demo;
 mod dense;
 mod devices;

@@ -21,12 +21,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::mapping::Mapping;
 use super::write::write_file;
-use super::{Input, Progress, ReadOptions, non_finite_note};
+use super::{Input, Progress, ReadOptions, complex_values, non_finite_note};
 use crate::error::{Advice, Error, Place, Result};
 use crate::matrix::array::{AlignedBuffer, Array, SharedBytes};
 use crate::matrix::convert::entries;
 use crate::matrix::csr::{Csr, CsrView};
-use crate::matrix::{Dtype, Loaded, MatrixInfo, Scalar};
+use crate::matrix::{Dtype, Field, Loaded, MatrixInfo, Scalar, complex};
 
 /// First bytes of every cache.
 pub const MAGIC: [u8; 8] = *b"ROWLOOM\0";
@@ -188,7 +188,14 @@ fn open<T: Scalar>(path: &Path, mapping: &Arc<Mapping>, options: &ReadOptions) -
     notes.extend(non_finite_note(path, non_finite, options.finite)?);
     let info_range = HEADER_BYTES..HEADER_BYTES + header.info_bytes as usize;
     let info = checked_part(path, mapping, info_range, header.info_hash, "description")?;
-    let info = serde_json::from_slice(info).map_err(|_| damaged(path, "its description cannot be read"))?;
+    let info: MatrixInfo =
+        serde_json::from_slice(info).map_err(|_| damaged(path, "its description cannot be read"))?;
+    if info.field == Field::Complex {
+        if !options.complex {
+            return Err(complex_values(Place::file(path)));
+        }
+        complex::check_pairs(&matrix.view()).map_err(|reason| damaged(path, reason))?;
+    }
     Ok(Loaded { matrix, info, notes })
 }
 

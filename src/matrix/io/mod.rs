@@ -42,13 +42,15 @@ pub struct ReadOptions<'a> {
     pub memory_limit_bytes: u64,
     /// Refuse NaN and infinities.
     pub finite: bool,
+    /// Accept complex values: as the real matrix of [`super::complex`], and as two real columns for each column of a dense array.
+    pub complex: bool,
     /// Counts the bytes that are read of a text, compressed or not.
     pub progress: Option<Progress<'a>>,
 }
 
 impl Default for ReadOptions<'_> {
     fn default() -> Self {
-        Self { memory_limit_bytes: u64::MAX, finite: false, progress: None }
+        Self { memory_limit_bytes: u64::MAX, finite: false, complex: false, progress: None }
     }
 }
 
@@ -73,6 +75,8 @@ impl Input {
 pub struct Dense<T: Scalar> {
     /// The values.
     pub values: MultiVector<T>,
+    /// Whether each column of the file is two columns of values, the real and the imaginary parts.
+    pub is_complex: bool,
     /// The names of the columns, where the file has them.
     pub names: Vec<String>,
     /// The format of the file.
@@ -160,6 +164,12 @@ fn dense_array(path: &Path) -> Error {
         .advise([Advice::DenseProduct])
 }
 
+/// The error of complex values where only real ones are read.
+pub(crate) fn complex_values(place: Place) -> Error {
+    Error::input(place, "unsupported: complex values; real, integer and pattern matrices are read here")
+        .advise([Advice::ComplexProduct])
+}
+
 /// A note on values that are not finite, or an error where only finite values are allowed.
 pub(crate) fn non_finite_note(path: &Path, count: u64, only_finite: bool) -> Result<Option<String>> {
     let values = counted(count, "value is not finite", "values are not finite");
@@ -182,8 +192,13 @@ pub fn read_dense<T: Scalar>(path: &Path, options: &ReadOptions) -> Result<Dense
 pub fn read_dense_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Result<Dense<T>> {
     let _span = tracing::info_span!("read dense").entered();
     let Input { file, path } = input;
-    let text =
-        |(values, notes)| Dense { values, names: Vec::new(), format: ArrayFormat::MatrixMarket, notes };
+    let text = |(values, notes)| Dense {
+        values,
+        is_complex: false,
+        names: Vec::new(),
+        format: ArrayFormat::MatrixMarket,
+        notes,
+    };
     let first_bytes = first_bytes(input)?;
     match Kind::of(&first_bytes) {
         Kind::Gzip => matrix_market::read_array_gzip(file, path, options).map(text),
@@ -192,7 +207,7 @@ pub fn read_dense_input<T: Scalar>(input: &Input, options: &ReadOptions) -> Resu
         Kind::Cache => Err(Error::input(Place::file(path), SPARSE)),
         Kind::Text if text::may_be_table(input, &first_bytes)? => {
             let TextMatrix { values, names, notes } = text::read_text_input(input, options)?;
-            Ok(Dense { values, names, format: ArrayFormat::Text, notes })
+            Ok(Dense { values, is_complex: false, names, format: ArrayFormat::Text, notes })
         }
         Kind::Text => matrix_market::read_array_plain(file, path, options).map(text),
     }

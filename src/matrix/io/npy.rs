@@ -1,7 +1,7 @@
 //! NumPy's `.npy`: reads dense vectors and matrices as multivectors, and writes them.
 //!
 //! `.npz` uses the header and the decoding of elements too. Real numbers, integers and booleans of either byte order are
-//! read; complex numbers, text and Python objects are refused by name. A shape is checked against the bytes that follow.
+//! read, complex numbers where the caller accepts them; text and Python objects are refused by name. A shape is checked against the bytes that follow.
 
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,11 @@ use super::mapping::Mapping;
 use super::matrix_market::tally::Tally;
 use super::npy_header;
 use super::write::write_file;
-use super::{ArrayFormat, Dense, Input, ReadOptions, counted};
+use super::{ArrayFormat, Dense, Input, ReadOptions, complex_values, counted};
 use crate::error::{Advice, Error, Place, Result};
 use crate::files::Target;
-use crate::matrix::{Dtype, MultiVector, Scalar};
+use crate::matrix::complex::PARTS;
+use crate::matrix::{MultiVector, Scalar};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Longest header that is read; NumPy's are below 200 bytes.
@@ -99,6 +100,8 @@ pub(super) enum Kind {
     Signed,
     Unsigned,
     Boolean,
+    /// A real and an imaginary part.
+    Complex,
     /// Bytes of text, one each.
     Bytes,
     /// Text, four bytes a character.
@@ -135,7 +138,7 @@ impl Element {
             (Some("b"), Some(1)) => (Kind::Boolean, 1),
             (Some("S"), Some(bytes @ 1..=64)) => (Kind::Bytes, bytes),
             (Some("U"), Some(characters @ 1..=64)) => (Kind::Unicode, characters * 4),
-            (Some("c"), _) => return Err(format!("unsupported: complex numbers ({name}); {READ}")),
+            (Some("c"), Some(bytes @ (8 | 16))) => (Kind::Complex, bytes),
             (Some("O"), _) => {
                 return Err(format!(
                     "unsupported: Python objects, which would have to be run to be read; {READ}"
@@ -151,7 +154,15 @@ impl Element {
         !matches!(self.kind, Kind::Bytes | Kind::Unicode)
     }
 
-    /// Decodes an element of `self.bytes` bytes, of a kind that is a number.
+    /// The type of a real number in an element, and their number: two in a complex one.
+    pub fn parts(self) -> (Self, usize) {
+        match self.kind {
+            Kind::Complex => (Self { kind: Kind::Real, bytes: self.bytes / PARTS, ..self }, PARTS),
+            _ => (self, 1),
+        }
+    }
+
+    /// Decodes an element of `self.bytes` bytes, of a kind that is a number and not complex: see [`Self::parts`].
     pub fn decode(self, element: &[u8]) -> Number {
         let mut little = [0; 8];
         little[..element.len()].copy_from_slice(element);
@@ -205,11 +216,14 @@ pub(super) fn read_npy_input<T: Scalar>(input: &Input, options: &ReadOptions) ->
 }
 
 /// The header of an array with one or two dimensions, and its rows and columns; afterwards `bytes` are its elements.
-fn checked_header(path: &Path, bytes: &mut &[u8]) -> Result<(Header, u64, u64)> {
+fn checked_header(path: &Path, bytes: &mut &[u8], complex: bool) -> Result<(Header, u64, u64)> {
     let refused = |reason: String| Error::input(Place::file(path), reason);
     let header = Header::read(bytes).map_err(refused)?;
     if !header.element.is_number() {
         return Err(refused("unsupported: an array of text; give numbers".into()));
+    }
+    if header.element.kind == Kind::Complex && !complex {
+        return Err(complex_values(Place::file(path)));
     }
     let (rows, k) = match header.shape[..] {
         [rows] => (rows, 1),
@@ -232,9 +246,10 @@ fn overflow<T: Scalar>(path: &Path, count: u64) -> Error {
 
 fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -> Result<Dense<T>> {
     let refused = |reason: String| Error::input(Place::file(path), reason);
-    let (header, rows, k) = checked_header(path, &mut bytes)?;
+    let (header, rows, k) = checked_header(path, &mut bytes, options.complex)?;
     let Header { element, fortran_order, ref shape } = header;
-    let needed_bytes = (bytes.len() / element.bytes) as u64 * size_of::<T>() as u64;
+    let (part, parts) = element.parts();
+    let needed_bytes = (bytes.len() / part.bytes) as u64 * size_of::<T>() as u64;
     if needed_bytes > options.memory_limit_bytes {
         return Err(Error::DoesNotFit {
             what: format!("{}: {rows} x {k} {}", path.display(), T::DTYPE),
@@ -246,21 +261,24 @@ fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -
     // One length may exceed memory where the other is zero.
     let size = |length: u64| usize::try_from(length).map_err(|_| refused("its shape is impossible".into()));
     let (rows, k) = (size(rows)?, size(k)?);
-    let mut result = MultiVector::<T>::zeros(rows, k)?;
+    let mut result = MultiVector::<T>::zeros(rows, k * parts)?;
     let [bad, too_large, inexact] = result
         .data_mut()
-        .par_chunks_mut(k.max(1))
+        .par_chunks_mut((k * parts).max(1))
         .with_min_len(1 + 4096 / k.max(1))
         .enumerate()
         .map(|(row, to)| {
             let [mut bad, mut too_large, mut inexact] = [0u64; 3];
-            for (column, value) in to.iter_mut().enumerate() {
+            for (column, values) in to.chunks_exact_mut(parts).enumerate() {
                 let at = if fortran_order { column * rows + row } else { row * k + column };
-                let number = element.decode(&bytes[at * element.bytes..][..element.bytes]);
-                *value = number.to_scalar();
-                bad += u64::from(!value.to_f64().is_finite());
-                too_large += u64::from(number.overflows::<T>());
-                inexact += u64::from(number.is_beyond_doubles());
+                let element = &bytes[at * element.bytes..][..element.bytes];
+                for (value, bytes) in values.iter_mut().zip(element.chunks_exact(part.bytes)) {
+                    let number = part.decode(bytes);
+                    *value = number.to_scalar();
+                    bad += u64::from(!value.to_f64().is_finite());
+                    too_large += u64::from(number.overflows::<T>());
+                    inexact += u64::from(number.is_beyond_doubles());
+                }
             }
             [bad, too_large, inexact]
         })
@@ -276,7 +294,8 @@ fn read_array<T: Scalar>(path: &Path, mut bytes: &[u8], options: &ReadOptions) -
     }
     let one_dimensional = shape.len() == 1;
     let notes = Tally { non_finite: bad, inexact, ..Tally::default() }.notes();
-    Ok(Dense { values: result, names: Vec::new(), format: ArrayFormat::Npy { one_dimensional }, notes })
+    let format = ArrayFormat::Npy { one_dimensional };
+    Ok(Dense { values: result, is_complex: parts == PARTS, names: Vec::new(), format, notes })
 }
 
 /// An array in a file of which some rows are read.
@@ -296,7 +315,7 @@ impl NpyRows {
     pub fn open(input: &Input) -> Result<Self> {
         let mapping = Mapping::of(input)?;
         let mut bytes = mapping.bytes();
-        let (header, rows, k) = checked_header(&input.path, &mut bytes)?;
+        let (header, rows, k) = checked_header(&input.path, &mut bytes, false)?;
         let start = mapping.bytes().len() - bytes.len();
         Ok(Self { path: input.path.clone(), header, rows, k, start, mapping })
     }
@@ -355,9 +374,24 @@ pub fn write_npy<'t, T: Scalar>(
     array: &MultiVector<T>,
     one_dimensional: bool,
 ) -> Result<()> {
+    let header = array_header::<T>(array.rows() as u64, array.k() as u64, one_dimensional);
+    write_rows(target.into(), &header, array)
+}
+
+/// Writes an array whose columns are the real and the imaginary parts of complex columns, as complex numbers.
+pub fn write_complex_npy<'t, T: Scalar>(
+    target: impl Into<Target<'t>>,
+    array: &MultiVector<T>,
+    one_dimensional: bool,
+) -> Result<()> {
+    let shape = shape(array.rows() as u64, (array.k() / PARTS) as u64, one_dimensional);
+    write_rows(target.into(), &header_bytes(&number_type::<T>('c'), &shape, OWN_HEADER_BYTES), array)
+}
+
+fn write_rows<T: Scalar>(target: Target<'_>, header: &[u8], array: &MultiVector<T>) -> Result<()> {
     write_file(target, |file| {
         let mut file = BufWriter::with_capacity(1 << 20, file);
-        file.write_all(&array_header::<T>(array.rows() as u64, array.k() as u64, one_dimensional))?;
+        file.write_all(header)?;
         for row in 0..array.rows() {
             file.write_all(bytemuck::cast_slice(array.row(row)))?;
         }
@@ -367,18 +401,18 @@ pub fn write_npy<'t, T: Scalar>(
 
 /// The bytes before the elements of an array that [`write_npy`] writes.
 pub(crate) fn array_header<T: Scalar>(rows: u64, k: u64, one_dimensional: bool) -> Vec<u8> {
-    let shape = if one_dimensional && k == 1 { format!("({rows},)") } else { format!("({rows}, {k})") };
-    header_bytes(&real_type::<T>(), &shape, OWN_HEADER_BYTES)
+    header_bytes(&number_type::<T>('f'), &shape(rows, k, one_dimensional), OWN_HEADER_BYTES)
 }
 
-/// The `descr` of real numbers in the byte order of this machine.
-pub(super) fn real_type<T: Scalar>() -> String {
+fn shape(rows: u64, k: u64, one_dimensional: bool) -> String {
+    if one_dimensional && k == 1 { format!("({rows},)") } else { format!("({rows}, {k})") }
+}
+
+/// The `descr` of real (`f`) or complex (`c`) numbers in the byte order of this machine.
+pub(super) fn number_type<T: Scalar>(kind: char) -> String {
     let order = if cfg!(target_endian = "big") { '>' } else { '<' };
-    let bytes = match T::DTYPE {
-        Dtype::F64 => 8,
-        Dtype::F32 => 4,
-    };
-    format!("{order}f{bytes}")
+    let parts = if kind == 'c' { PARTS } else { 1 };
+    format!("{order}{kind}{}", T::DTYPE.bytes() * parts)
 }
 
 /// The `bytes` bytes before the elements of an array, a multiple of 64; blanks pad the header's text.

@@ -16,8 +16,9 @@ use zip::result::ZipError;
 
 use super::gzip::{MOST_EXPANSION, most_text_bytes};
 use super::npy::{self, Element, Header, Kind, Number};
-use super::{Dense, Input, ReadOptions, SPARSE, counted};
+use super::{Dense, Input, ReadOptions, SPARSE, complex_values, counted};
 use crate::error::{Advice, Error, Place, Reason, Result};
+use crate::matrix::complex::repeated;
 use crate::matrix::convert::{coo_to_csr, expand_pointers};
 use crate::matrix::csr::MOST_COLUMNS;
 use crate::matrix::info::SYNTHETIC_COMMENT;
@@ -48,7 +49,9 @@ pub(super) fn read_npz_input<T: Scalar>(input: &Input, options: &ReadOptions) ->
             let pointers = archive.pointers(majors)?;
             let mut indices = archive.indices("indices", minors)?;
             let Values { mut values, field } = archive.values::<T>(&mut notes)?;
-            let entries = archive.check_pointers(&pointers, indices.len(), values.len())?;
+            let parts = field.parts();
+            archive.check_columns(cols, parts)?;
+            let entries = archive.check_pointers(&pointers, indices.len(), values.len() / parts)?;
             if entries < indices.len() {
                 let surplus = (indices.len() - entries) as u64;
                 notes.push(counted(
@@ -57,19 +60,22 @@ pub(super) fn read_npz_input<T: Scalar>(input: &Input, options: &ReadOptions) ->
                     "entries after the last pointer were left out",
                 ));
                 indices.truncate(entries);
-                values.truncate(entries);
+                values.truncate(entries * parts);
             }
             let order = worst_order(&pointers, &indices);
             if by_rows && order == Ordering::Greater {
                 notes.push("rows were not sorted by column and have been sorted".into());
             }
             let (matrix, duplicates) = if by_rows && order == Ordering::Less {
-                (Csr::try_new(rows as usize, cols as usize, pointers, indices, values)?, 0)
+                let mut pointers = pointers;
+                pointers.iter_mut().for_each(|pointer| *pointer *= parts as u64);
+                let columns = repeated(indices, parts, true)?;
+                (Csr::try_new(rows as usize, cols as usize * parts, pointers, columns, values)?, 0)
             } else {
                 let outer = expand_pointers(&pointers)?;
                 drop(pointers);
-                let (row_indices, col_indices) = if by_rows { (outer, indices) } else { (indices, outer) };
-                coo_to_csr(&Coo::try_new(rows as usize, cols as usize, row_indices, col_indices, values)?)?
+                let places = if by_rows { (outer, indices) } else { (indices, outer) };
+                csr_of((rows as usize, cols as usize), places, values, parts)?
             };
             (matrix, duplicates, field, entries)
         }
@@ -77,12 +83,14 @@ pub(super) fn read_npz_input<T: Scalar>(input: &Input, options: &ReadOptions) ->
             let row_indices = archive.indices("row", rows)?;
             let col_indices = archive.indices("col", cols)?;
             let Values { values, field } = archive.values::<T>(&mut notes)?;
-            let entries = values.len();
+            let parts = field.parts();
+            archive.check_columns(cols, parts)?;
+            let entries = values.len() / parts;
             if row_indices.len() != entries || col_indices.len() != entries {
                 return Err(archive.refused("row, col and data have different lengths; the file is damaged"));
             }
-            let coo = Coo::try_new(rows as usize, cols as usize, row_indices, col_indices, values)?;
-            let (matrix, duplicates) = coo_to_csr(&coo)?;
+            let shape = (rows as usize, cols as usize);
+            let (matrix, duplicates) = csr_of(shape, (row_indices, col_indices), values, parts)?;
             (matrix, duplicates, field, entries)
         }
         other => {
@@ -128,6 +136,20 @@ pub(super) fn read_dense_npz<T: Scalar>(input: &Input, options: &ReadOptions) ->
     };
     let array = archive.unpacked(name)?;
     npy::read_npy_input(&Input { file: array, path: input.path.clone() }, options)
+}
+
+/// The matrix with these entries, whose values have `parts` real numbers each, and the number of duplicates.
+fn csr_of<T: Scalar>(
+    (rows, cols): (usize, usize),
+    (row_indices, col_indices): (Vec<u32>, Vec<u32>),
+    values: Vec<T>,
+    parts: usize,
+) -> Result<(Csr<T>, u64)> {
+    let row_indices = repeated(row_indices, parts, false)?;
+    let col_indices = repeated(col_indices, parts, true)?;
+    let coo = Coo::try_new(rows, cols * parts, row_indices, col_indices, values)?;
+    let (matrix, duplicates) = coo_to_csr(&coo)?;
+    Ok((matrix, duplicates / parts as u64))
 }
 
 /// The largest comparison of neighbouring columns in any row: `Less` if all rows ascend.
@@ -208,15 +230,8 @@ impl<'a> Archive<'a> {
             Error::input(Place::file(path), reason.map_words(|words| format!("{name}.npy: {words}")))
         };
         let refused = |reason: String| refused_for(reason.into());
-        let mut member = match self.zip.by_name(&format!("{name}.npy")) {
-            Ok(member) => member,
-            Err(ZipError::FileNotFound) => {
-                let reason =
-                    format!("there is no {name}.npy in it; this is not a matrix of scipy.sparse.save_npz");
-                return Err(Error::input(Place::file(path), reason));
-            }
-            Err(error) => return Err(refused(format!("the archive is damaged ({error})"))),
-        };
+        let mut member =
+            self.zip.by_name(&format!("{name}.npy")).map_err(|error| no_member(path, name, &error))?;
         let header = Header::read(&mut member).map_err(refused)?;
         if header.shape.len() != dimensions {
             return Err(refused(format!("{} dimensions instead of {dimensions}", header.shape.len())));
@@ -260,6 +275,15 @@ impl<'a> Archive<'a> {
         }
     }
 
+    /// The type of the elements of an array.
+    fn element(&mut self, name: &str) -> Result<Element> {
+        let path = self.path;
+        let refused = |reason: String| Error::input(Place::file(path), format!("{name}.npy: {reason}"));
+        let member = self.zip.by_name(&format!("{name}.npy"));
+        let mut member = member.map_err(|error| no_member(path, name, &error))?;
+        Header::read(&mut member).map(|header| header.element).map_err(refused)
+    }
+
     /// A single string.
     fn text(&mut self, name: &str) -> Result<String> {
         let mut text = String::new();
@@ -288,6 +312,18 @@ impl<'a> Archive<'a> {
             return Err(self.refused(&format!("unsupported: {rows} x {cols}; at most {most} each")));
         }
         Ok((rows, cols))
+    }
+
+    /// Refuses more columns than a matrix whose values have `parts` real numbers can have.
+    fn check_columns(&self, cols: u64, parts: usize) -> Result<()> {
+        let most = (MOST_COLUMNS / parts) as u64;
+        match cols <= most {
+            true => Ok(()),
+            false => {
+                Err(self
+                    .refused(&format!("unsupported: {cols} columns; a complex matrix has at most {most}")))
+            }
+        }
     }
 
     fn pointers(&mut self, majors: u64) -> Result<Vec<u64>> {
@@ -319,11 +355,9 @@ impl<'a> Archive<'a> {
 
     fn values<T: Scalar>(&mut self, notes: &mut Vec<String>) -> Result<Values<T>> {
         let (mut inexact, mut not_finite) = (0u64, 0u64);
-        let finite = self.options.finite;
-        let (header, values) = self.array("data", 1, |element, bytes| {
-            if !element.is_number() {
-                return Err("text, not a number".into());
-            }
+        let (finite, accepts_complex) = (self.options.finite, self.options.complex);
+        let path = self.path;
+        let mut number = |element: Element, bytes: &[u8]| {
             let number = element.decode(bytes);
             let value = number.to_scalar::<T>();
             if number.overflows::<T>() {
@@ -341,7 +375,27 @@ impl<'a> Archive<'a> {
                 inexact += u64::from(value.to_f64() as i128 != exact);
             }
             Ok(value)
-        })?;
+        };
+        let (field, values) = match self.element("data")? {
+            element if element.kind == Kind::Complex && !accepts_complex => {
+                return Err(complex_values(Place::file(path)));
+            }
+            element if element.kind == Kind::Complex => {
+                let (_, values) = self.array("data", 1, |element, bytes| {
+                    let (part, _) = element.parts();
+                    let (real, imaginary) = bytes.split_at(part.bytes);
+                    Ok([number(part, real)?, number(part, imaginary)?])
+                })?;
+                (Field::Complex, values.into_flattened())
+            }
+            element => {
+                let (_, values) = self.array("data", 1, |element, bytes| match element.is_number() {
+                    true => number(element, bytes),
+                    false => Err("text, not a number".into()),
+                })?;
+                (if element.kind == Kind::Real { Field::Real } else { Field::Integer }, values)
+            }
+        };
         if not_finite > 0 {
             notes.push(counted(not_finite, "value is not finite", "values are not finite"));
         }
@@ -349,9 +403,19 @@ impl<'a> Archive<'a> {
             let note = counted(inexact, "integer was rounded", "integers were rounded");
             notes.push(format!("{note} to {}", T::DTYPE));
         }
-        let field = if header.element.kind == Kind::Real { Field::Real } else { Field::Integer };
         Ok(Values { values, field })
     }
+}
+
+/// The error of an array that an archive lacks, or that cannot be opened.
+fn no_member(path: &Path, name: &str, error: &ZipError) -> Error {
+    let reason = match error {
+        ZipError::FileNotFound => {
+            format!("there is no {name}.npy in it; this is not a matrix of scipy.sparse.save_npz")
+        }
+        error => format!("{name}.npy: the archive is damaged ({error})"),
+    };
+    Error::input(Place::file(path), reason)
 }
 
 fn check_memory(path: &Path, options: &ReadOptions, what: &str, needed_bytes: u64) -> Result<()> {

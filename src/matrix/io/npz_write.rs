@@ -10,13 +10,13 @@ use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use super::Progress;
-use super::npy::{header_bytes, real_type};
+use super::npy::{header_bytes, number_type};
 use super::write::write_file;
 use crate::error::Result;
 use crate::files::MARK;
 use crate::matrix::convert::entries;
 use crate::matrix::info::SYNTHETIC_COMMENT;
-use crate::matrix::{CsrView, MatrixInfo, Scalar};
+use crate::matrix::{CsrView, Field, MatrixInfo, Scalar};
 
 /// Elements converted and written at a time.
 const BLOCK_ELEMENTS: usize = 1 << 17;
@@ -33,7 +33,9 @@ pub fn write_npz<T: Scalar>(
     let (columns, values) = entries(csr);
     let pointers = csr.row_pointers();
     let base = pointers.first().copied().unwrap_or(0);
-    let most = columns.len().max(csr.rows()).max(csr.cols());
+    let parts = info.field.parts();
+    let (cols, nnz) = (csr.cols() / parts, columns.len() / parts);
+    let most = nnz.max(csr.rows()).max(cols);
     let index_bytes = if i32::try_from(most).is_ok() { 4 } else { 8 };
     let comment = match info.synthetic {
         true => format!("{MARK}\n{SYNTHETIC_COMMENT}"),
@@ -42,15 +44,17 @@ pub fn write_npz<T: Scalar>(
     write_file(path, |file| {
         let mut archive = Archive { zip: ZipWriter::new(UntilFailure::new(file)), index_bytes };
         archive.zip.set_comment(comment)?;
-        archive.indices("indices", columns.iter().map(|&column| column.into()))?;
-        archive.indices("indptr", pointers.iter().map(|&pointer| pointer - base))?;
+        let first_parts = columns.iter().step_by(parts);
+        archive.indices("indices", first_parts.map(|&column| u64::from(column) / parts as u64))?;
+        archive.indices("indptr", pointers.iter().map(|&pointer| (pointer - base) / parts as u64))?;
         archive.member("format", "|S3", "()")?;
         archive.zip.write_all(b"csr")?;
         archive.member("shape", "<i8", "(2,)")?;
-        for length in [csr.rows(), csr.cols()] {
+        for length in [csr.rows(), cols] {
             archive.zip.write_all(&(length as i64).to_le_bytes())?;
         }
-        archive.member("data", &real_type::<T>(), &format!("({},)", values.len()))?;
+        let kind = if info.field == Field::Complex { 'c' } else { 'f' };
+        archive.member("data", &number_type::<T>(kind), &format!("({nnz},)"))?;
         for block in values.chunks(BLOCK_ELEMENTS) {
             archive.zip.write_all(bytemuck::cast_slice(block))?;
             if let Some(progress) = progress {

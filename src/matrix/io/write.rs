@@ -33,10 +33,12 @@ pub fn write_matrix_market<'t, T: Scalar>(
     let pointers = csr.row_pointers();
     let base = pointers.first().copied().unwrap_or(0);
     let field = exact_field(info.field, values);
+    let parts = field.parts();
     let name = match field {
-        Field::Real => "real",
         Field::Integer => "integer",
         Field::Pattern => "pattern",
+        Field::Real => "real",
+        Field::Complex => "complex",
     };
     let origin = if info.synthetic {
         format!("{SYNTHETIC_COMMENT} as {}\n", info.name.replace(['\r', '\n'], " "))
@@ -46,21 +48,23 @@ pub fn write_matrix_market<'t, T: Scalar>(
     let head = format!(
         "%%MatrixMarket matrix coordinate {name} general\n% {MARK}\n{origin}{} {} {}\n",
         csr.rows(),
-        csr.cols(),
-        columns.len()
+        csr.cols() / parts,
+        columns.len() / parts
     );
-    write_lines(target.into(), &head, columns.len(), progress, |range, text| {
+    write_lines(target.into(), &head, columns.len() / parts, progress, |range, text| {
         // Counted from one: the first row that ends behind the entry.
-        let mut row = pointers.partition_point(|&pointer| pointer - base <= range.start as u64);
+        let mut row = pointers.partition_point(|&pointer| pointer - base <= (range.start * parts) as u64);
         for entry in range {
+            let entry = entry * parts;
             while pointers[row] - base <= entry as u64 {
                 row += 1;
             }
-            write!(text, "{row} {}", u64::from(columns[entry]) + 1)?;
+            write!(text, "{row} {}", u64::from(columns[entry]) / parts as u64 + 1)?;
             match field {
-                Field::Real => writeln!(text, " {:?}", values[entry])?,
                 Field::Integer => writeln!(text, " {}", values[entry].to_f64() as i64)?,
                 Field::Pattern => text.push(b'\n'),
+                Field::Real => writeln!(text, " {:?}", values[entry])?,
+                Field::Complex => writeln!(text, " {:?} {:?}", values[entry], values[entry + 1])?,
             }
         }
         Ok(())
@@ -84,7 +88,10 @@ fn exact_field<T: Scalar>(field: Field, values: &[T]) -> Field {
             && value.trunc().to_bits() == value.to_bits()
             && value.to_bits() != (-0.0f64).to_bits()
     };
-    if field == Field::Pattern && values.par_iter().with_min_len(1 << 16).all(|&value| value == T::ONE) {
+    if field == Field::Complex {
+        Field::Complex
+    } else if field == Field::Pattern && values.par_iter().with_min_len(1 << 16).all(|&value| value == T::ONE)
+    {
         Field::Pattern
     } else if field != Field::Real
         && values.par_iter().with_min_len(1 << 16).all(|&value| whole(value.to_f64()))

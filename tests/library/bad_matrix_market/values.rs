@@ -150,8 +150,13 @@ fn alternative_names_of_fields_are_accepted() {
 #[test]
 fn the_error_for_an_unsupported_kind_lists_the_supported_ones() {
     let complex = format!("{}1 1 1\n1 1 1 0\n", REAL.replace("real", "complex"));
-    refused(&complex, 1, "unsupported: field 'complex'");
-    refused(&complex, 1, "real, double, integer, unsigned-integer and pattern are read");
+    refused(&complex, 1, "unsupported: complex values; real, integer and pattern matrices are read here");
+    let unknown = REAL.replace("real", "quaternion");
+    refused(
+        format!("{unknown}1 1 1\n1 1 1\n"),
+        1,
+        "real, double, integer, unsigned-integer, pattern and complex are read",
+    );
     refused(
         format!("{}1 1\n1 1\n", REAL.replace("matrix ", "vector ")),
         1,

@@ -14,12 +14,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     BLOCK_BYTES, HEADER_BYTES, Header, checked_part, count_non_finite, damaged, read_header, wrong_checksum,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::matrix::array::{AlignedBuffer, Array, SharedBytes};
 use crate::matrix::csr::Csr;
-use crate::matrix::io::Input;
 use crate::matrix::io::mapping::Mapping;
-use crate::matrix::{Dtype, MatrixInfo, Scalar};
+use crate::matrix::io::{Input, complex_values};
+use crate::matrix::{Dtype, Field, MatrixInfo, Scalar};
 
 /// The names of the parts with checksums, in the order in which they are checked.
 const PARTS: [&str; 3] = ["row pointers", "list of columns", "list of values"];
@@ -136,7 +136,12 @@ impl CacheRows {
     pub fn info(&self) -> Result<MatrixInfo> {
         let range = HEADER_BYTES..HEADER_BYTES + self.header.info_bytes as usize;
         let info = checked_part(&self.path, &self.mapping, range, self.header.info_hash, "description")?;
-        serde_json::from_slice(info).map_err(|_| damaged(&self.path, "its description cannot be read"))
+        let unreadable = |_| damaged(&self.path, "its description cannot be read");
+        let info: MatrixInfo = serde_json::from_slice(info).map_err(unreadable)?;
+        match info.field {
+            Field::Complex => Err(complex_values(Place::file(&self.path))),
+            _ => Ok(info),
+        }
     }
 
     fn stored<S: Scalar>(&self, rows: Range<u64>) -> Result<Csr<S>> {
@@ -200,7 +205,7 @@ impl CacheRows {
 mod tests {
     use super::super::write_cache;
     use super::*;
-    use crate::matrix::{Field, Symmetry};
+    use crate::matrix::Symmetry;
 
     /// The opened cache of a matrix, in a folder of its own.
     fn opened<T: Scalar>(matrix: &Csr<T>) -> (tempfile::TempDir, CacheRows) {

@@ -23,6 +23,8 @@ pub struct Shape {
     pub rows: usize,
     /// Number of columns.
     pub cols: usize,
+    /// Consecutive columns of one listed entry: those of the real and the imaginary part of a complex value.
+    pub parts: usize,
     /// The symmetry that the file declares; the pieces hold the mirrored entries too.
     pub symmetry: Symmetry,
     /// Whether the file lists entries of both triangles, so that one position may be listed twice.
@@ -133,7 +135,7 @@ impl<T: Scalar> Share<'_, T> {
     /// Fills the ranges; ends of rows count from the bucket's first entry.
     fn build(mut self, shape: Shape) -> std::result::Result<Built, BuildFault> {
         if shape.both_triangles {
-            self.refuse_listed_mirrors()?;
+            self.refuse_listed_mirrors(shape.parts)?;
         }
         for key in self.pieces.iter().flat_map(Piece::keys) {
             self.ends[key.row()] += 1;
@@ -159,7 +161,7 @@ impl<T: Scalar> Share<'_, T> {
                 }
             }
         }
-        self.order_rows(shape.symmetry != Symmetry::General)
+        self.order_rows(shape.symmetry != Symmetry::General, shape.parts)
     }
 
     #[inline(always)]
@@ -171,7 +173,7 @@ impl<T: Scalar> Share<'_, T> {
     }
 
     /// Sorts the rows that need it and sums duplicates, closing the gaps they leave.
-    fn order_rows(&mut self, symmetric: bool) -> std::result::Result<Built, BuildFault> {
+    fn order_rows(&mut self, symmetric: bool, parts: usize) -> std::result::Result<Built, BuildFault> {
         let mut scratch: Vec<(u32, T)> = Vec::new();
         let (mut start, mut written, mut duplicates) = (0, 0, 0);
         for (row, row_end) in self.ends.iter_mut().enumerate() {
@@ -193,7 +195,8 @@ impl<T: Scalar> Share<'_, T> {
                     if written > row_start && self.columns[written - 1] == *column {
                         self.values[written - 1] = self.values[written - 1].plus(*value);
                         // Of the two triangles that come from one, the lower one is counted.
-                        duplicates += u64::from(!symmetric || *column as usize <= self.first_row + row);
+                        duplicates +=
+                            u64::from(!symmetric || *column as usize / parts <= self.first_row + row);
                     } else {
                         self.columns[written] = *column;
                         self.values[written] = *value;
@@ -208,7 +211,7 @@ impl<T: Scalar> Share<'_, T> {
     }
 
     /// An entry and a mirror image at the same place mean that the file listed both triangles.
-    fn refuse_listed_mirrors(&self) -> std::result::Result<(), BuildFault> {
+    fn refuse_listed_mirrors(&self, parts: usize) -> std::result::Result<(), BuildFault> {
         let count = self.pieces.iter().map(Piece::len).sum();
         let mut places: Vec<(usize, u32, bool)> = Vec::new();
         places.try_reserve_exact(count).map_err(|_| no_scratch::<T>(count))?;
@@ -221,7 +224,8 @@ impl<T: Scalar> Share<'_, T> {
             .find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1) && pair[0].2 != pair[1].2);
         match clash {
             Some([(row, column, _), ..]) => {
-                Err(BuildFault::BothListed((self.first_row + row) as u64 + 1, u64::from(*column) + 1))
+                let column = u64::from(*column) / parts as u64;
+                Err(BuildFault::BothListed((self.first_row + row) as u64 + 1, column + 1))
             }
             _ => Ok(()),
         }

@@ -94,6 +94,10 @@ fn check_supported(source: &str, header: &Header) -> Result<()> {
         refuse("a dense multivector is needed here, in array format; this file is in coordinate format")
     } else if header.field == Field::Pattern {
         refuse("an array cannot be of field pattern; real and integer are read")
+    } else if header.field == Field::Complex {
+        refuse(
+            "unsupported: complex arrays in Matrix Market; real and integer are read, and complex arrays from .npy files",
+        )
     } else if header.symmetry != Symmetry::General {
         refuse("unsupported: arrays that store one triangle; general ones are read")
     } else {

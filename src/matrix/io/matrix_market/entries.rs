@@ -54,10 +54,11 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
     /// Parses `text`: whole lines, each with its line feed.
     pub fn parse(&mut self, text: &[u8]) -> Result<(), Fault> {
         match self.header.field {
-            Field::Real => self.parse_with(text, fast_real::<T>),
-            Field::Integer if self.header.unsigned => self.parse_with(text, fast_unsigned),
-            Field::Integer => self.parse_with(text, fast_integer),
-            Field::Pattern => self.parse_with(text, |_, at| Some((T::ONE, at))),
+            Field::Real => self.parse_with(text, one_part(fast_real)),
+            Field::Integer if self.header.unsigned => self.parse_with(text, one_part(fast_unsigned)),
+            Field::Integer => self.parse_with(text, one_part(fast_integer)),
+            Field::Pattern => self.parse_with(text, |_, at| Some(([T::ONE], at))),
+            Field::Complex => self.parse_with(text, fast_complex),
         }
     }
 
@@ -67,10 +68,11 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
         Ok(Part { pieces: sorter.finish().map_err(Fault::Whole)?, entries, lines, tally })
     }
 
-    fn parse_with(
+    /// Parses lines with values of `P` real numbers, each an entry of a column of its own.
+    fn parse_with<const P: usize>(
         &mut self,
         text: &[u8],
-        fast_value: impl Fn(&[u8], usize) -> Option<(T, usize)>,
+        fast_value: impl Fn(&[u8], usize) -> Option<([T; P], usize)>,
     ) -> Result<(), Fault> {
         let pattern = self.header.field == Field::Pattern;
         let mut at = 0;
@@ -85,7 +87,7 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
                 at = next;
             } else {
                 let end = memchr(b'\n', &text[at..]).map_or(text.len(), |length| at + length);
-                self.careful_line(&text[at..end])?;
+                self.careful_line::<P>(&text[at..end])?;
                 at = end + 1;
             }
         }
@@ -94,29 +96,56 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
 
     /// Adds an entry, and its mirror image where the file omits it.
     #[inline(always)]
-    fn take(&mut self, row: u64, column: u64, value: T) -> Result<(), Fault> {
+    fn take<const P: usize>(&mut self, row: u64, column: u64, value: [T; P]) -> Result<(), Fault> {
         self.entries += 1;
-        self.sorter.push(row, column as u32, value, false).map_err(Fault::Whole)?;
+        self.push(row, column, value, false)?;
         if self.header.symmetry != Symmetry::General {
             self.mirror(row, column, value)?;
         }
         Ok(())
     }
 
+    #[inline(always)]
+    fn push<const P: usize>(
+        &mut self,
+        row: u64,
+        column: u64,
+        value: [T; P],
+        mirrored: bool,
+    ) -> Result<(), Fault> {
+        let first = column as u32 * P as u32;
+        for (column, part) in (first..).zip(value) {
+            self.sorter.push(row, column, part, mirrored).map_err(Fault::Whole)?;
+        }
+        Ok(())
+    }
+
     #[inline]
-    fn mirror(&mut self, row: u64, column: u64, value: T) -> Result<(), Fault> {
-        let skew = self.header.symmetry == Symmetry::SkewSymmetric;
+    fn mirror<const P: usize>(&mut self, row: u64, column: u64, value: [T; P]) -> Result<(), Fault> {
+        let symmetry = self.header.symmetry;
+        let is_zero = |parts: &[T]| parts.iter().all(|&part| part == T::ZERO);
         if row == column {
-            if skew && value != T::ZERO {
-                let reason = "the diagonal of a skew-symmetric matrix is zero, but this entry is not";
-                return Err(self.fault(reason));
-            }
-            return Ok(());
+            return match symmetry {
+                Symmetry::SkewSymmetric if !is_zero(&value) => {
+                    Err(self.fault("the diagonal of a skew-symmetric matrix is zero, but this entry is not"))
+                }
+                Symmetry::Hermitian if !is_zero(&value[1..]) => {
+                    Err(self.fault("the diagonal of a hermitian matrix is real, but this entry is not"))
+                }
+                _ => Ok(()),
+            };
         }
         self.tally.lower += u64::from(row > column);
         self.tally.upper += u64::from(row < column);
-        let mirrored = if skew { T::from_f64(-value.to_f64()) } else { value };
-        self.sorter.push(column, row as u32, mirrored, true).map_err(Fault::Whole)
+        let negative = |part: T| T::from_f64(-part.to_f64());
+        let mut mirrored = value;
+        match symmetry {
+            Symmetry::SkewSymmetric => mirrored = mirrored.map(negative),
+            // The conjugate: of a real value, which has one part, the value itself.
+            Symmetry::Hermitian => mirrored[1..].iter_mut().for_each(|part| *part = negative(*part)),
+            Symmetry::General | Symmetry::Symmetric => {}
+        }
+        self.push(column, row, mirrored, true)
     }
 
     #[cold]
@@ -125,7 +154,7 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
     }
 
     /// A line, without its line feed, word by word.
-    fn careful_line(&mut self, line: &[u8]) -> Result<(), Fault> {
+    fn careful_line<const P: usize>(&mut self, line: &[u8]) -> Result<(), Fault> {
         let start = line.iter().position(|byte| !is_blank(*byte)).unwrap_or(line.len());
         if line.get(start) == Some(&b'%') {
             self.tally.body_comments += 1;
@@ -141,31 +170,36 @@ impl<'a, T: Scalar> EntryParser<'a, T> {
             return Err(self.fault(format!("the line is longer than {LONGEST_LINE} bytes; {reason}")));
         }
         self.tally.indented_lines += u64::from(start > 0);
-        let (row, column, value) = self.careful_entry(trimmed).map_err(|reason| self.fault(reason))?;
+        let (row, column, value) = self.careful_entry::<P>(trimmed).map_err(|reason| self.fault(reason))?;
         self.take(row - 1, column - 1, value)
     }
 
-    fn careful_entry(&mut self, line: &[u8]) -> Result<(u64, u64, T), Reason> {
+    fn careful_entry<const P: usize>(&mut self, line: &[u8]) -> Result<(u64, u64, [T; P]), Reason> {
         let mut words = words(line);
         let (Some(row), Some(column)) = (words.next(), words.next()) else {
             return Err(format!("{} is no entry: row and column are needed", shown(line)).into());
         };
         let row = index("row", row, self.header.rows)?;
         let column = index("column", column, self.header.cols)?;
-        let value = match (self.header.field, words.next()) {
-            (Field::Pattern, None) => T::ONE,
-            (Field::Pattern, Some(extra)) => {
-                return Err(format!(
-                    "entries of a pattern matrix have no value, but {} follows",
-                    shown(extra)
-                )
-                .into());
+        let mut value = [T::ONE; P];
+        let (field, unsigned, finite) = (self.header.field, self.header.unsigned, self.finite);
+        for (index, part) in value.iter_mut().enumerate() {
+            match (field, words.next()) {
+                (Field::Pattern, None) => {}
+                (Field::Pattern, Some(extra)) => {
+                    let extra = shown(extra);
+                    let reason = format!("entries of a pattern matrix have no value, but {extra} follows");
+                    return Err(reason.into());
+                }
+                (_, None) => {
+                    let missing = if index == 0 { "value" } else { "imaginary part" };
+                    return Err(format!("{} has no {missing}; the line is cut off", shown(line)).into());
+                }
+                (_, Some(word)) => {
+                    *part = careful_value(field, unsigned, finite, word, &mut self.tally)?;
+                }
             }
-            (_, None) => return Err(format!("{} has no value; the line is cut off", shown(line)).into()),
-            (field, Some(word)) => {
-                careful_value(field, self.header.unsigned, self.finite, word, &mut self.tally)?
-            }
-        };
+        }
         match words.next() {
             None => Ok((row, column, value)),
             Some(extra) => Err(format!("{} follows the entry; a line holds one entry", shown(extra)).into()),
@@ -282,6 +316,22 @@ pub fn fast_real<T: Scalar>(text: &[u8], at: usize) -> Option<(T, usize)> {
     plain.then_some((rounded, next))
 }
 
+/// A real and an imaginary part as [`fast_real`] reads them.
+#[inline(always)]
+fn fast_complex<T: Scalar>(text: &[u8], at: usize) -> Option<([T; 2], usize)> {
+    let (real, at) = fast_real(text, at)?;
+    let (imaginary, at) = fast_real(text, skip_one_blank(text, at)?)?;
+    Some(([real, imaginary], at))
+}
+
+/// A value of one part.
+#[inline(always)]
+fn one_part<T>(
+    fast_value: impl Fn(&[u8], usize) -> Option<(T, usize)>,
+) -> impl Fn(&[u8], usize) -> Option<([T; 1], usize)> {
+    move |text, at| fast_value(text, at).map(|(value, at)| ([value], at))
+}
+
 #[inline(always)]
 fn fast_unsigned<T: Scalar>(text: &[u8], at: usize) -> Option<(T, usize)> {
     let (number, next) = fast_index(text, at)?;
@@ -334,7 +384,7 @@ mod tests {
                 line += word;
             }
             let text = line.clone() + &end;
-            for field in [Field::Real, Field::Integer, Field::Pattern] {
+            for field in [Field::Real, Field::Integer, Field::Pattern, Field::Complex] {
                 let header = header(field);
                 let budget = Budget::new(u64::MAX);
                 let parser =
@@ -342,7 +392,11 @@ mod tests {
                 let (mut both, mut careful) = (parser(), parser());
                 let outcomes = (both.parse(text.as_bytes()).is_ok(), {
                     careful.lines = 1;
-                    careful.careful_line(&text.as_bytes()[..text.len() - 1]).is_ok()
+                    let line = &text.as_bytes()[..text.len() - 1];
+                    match field {
+                        Field::Complex => careful.careful_line::<2>(line).is_ok(),
+                        _ => careful.careful_line::<1>(line).is_ok(),
+                    }
                 });
                 prop_assert_eq!(outcomes.0, outcomes.1, "{:?}", text);
                 if outcomes.0 {

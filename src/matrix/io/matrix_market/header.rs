@@ -116,8 +116,9 @@ impl Header {
             if symmetry != Symmetry::General && rows != cols {
                 return Err(fault(format!("a symmetric matrix is square, but this one is {rows} by {cols}")));
             }
-            if cols > MOST_COLUMNS as u64 {
-                return Err(fault(format!("{cols} columns are beyond the supported {MOST_COLUMNS}")));
+            let most = MOST_COLUMNS / field.parts();
+            if cols > most as u64 {
+                return Err(fault(format!("{cols} columns are beyond the supported {most}")));
             }
             let (size_line, bytes) = (lines.lines, lines.bytes);
             return Ok(Self {
@@ -198,8 +199,9 @@ fn banner(line: &[u8], tally: &mut Tally) -> std::result::Result<(Format, Field,
         b"integer" => (Field::Integer, false),
         b"unsigned-integer" => (Field::Integer, true),
         b"pattern" => (Field::Pattern, false),
+        b"complex" => (Field::Complex, false),
         _ => {
-            let supported = "real, double, integer, unsigned-integer and pattern are read";
+            let supported = "real, double, integer, unsigned-integer, pattern and complex are read";
             return Err(format!("unsupported: field {}; {supported}", shown(field)));
         }
     };
@@ -330,6 +332,7 @@ mod tests {
             ("INTEGER", Field::Integer),
             ("unsigned-integer", Field::Integer),
             ("pattern", Field::Pattern),
+            ("complex", Field::Complex),
         ] {
             let text = format!("%%MatrixMarket matrix coordinate {word} General\r\n1 1 0\r\n");
             assert_eq!(header(text.as_bytes()).field, field);

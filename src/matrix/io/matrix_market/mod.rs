@@ -29,7 +29,7 @@ use self::header::{Format, Header};
 use self::lines::{FileRange, LineBlocks, spans};
 use self::pieces::{Buckets, Budget, Piece, Sorter};
 use self::tally::Tally;
-use super::{Progress, ReadOptions, name_of, read_error};
+use super::{Progress, ReadOptions, complex_values, name_of, read_error};
 use crate::error::{Error, Place, Result};
 use crate::matrix::array::AlignedBuffer;
 use crate::matrix::info::{Field, Loaded, MatrixInfo};
@@ -159,8 +159,13 @@ impl<T: Scalar> Assembly<T> {
         if header.format == Format::Array {
             return Err(dense_as_sparse(&source));
         }
+        if header.field == Field::Complex && !options.complex {
+            return Err(complex_values(Place::line(source, 1)));
+        }
         check_text_holds(&source, &header, text_bytes)?;
-        check_fits(&source, header.rows, header.entries, size_of::<T>(), options.memory_limit_bytes)?;
+        let parts = header.field.parts() as u64;
+        let least_entries = header.entries.saturating_mul(parts);
+        check_fits(&source, header.rows, least_entries, size_of::<T>(), options.memory_limit_bytes)?;
         let rows = usize::try_from(header.rows).unwrap_or(usize::MAX);
         let wanted_buckets = (header.entries / cuts.bucket_entries).clamp(1, 64) as usize;
         let row_pointers = AlignedBuffer::zeroed(rows.saturating_add(1))?;
@@ -211,12 +216,14 @@ impl<T: Scalar> Assembly<T> {
             return Err(wrong_count(&self.source, &self.header, found));
         }
         let Self { source, header, buckets, row_pointers, pieces, mut tally, .. } = self;
-        let nonzeros = header.entries + tally.lower + tally.upper;
+        let parts = header.field.parts();
+        let nonzeros = (header.entries + tally.lower + tally.upper) * parts as u64;
         check_fits(&source, header.rows, nonzeros, size_of::<T>(), self.memory_limit_bytes)?;
         let shape = Shape {
             first_row: 0,
             rows: row_pointers.len() - 1,
-            cols: header.cols as usize,
+            cols: header.cols as usize * parts,
+            parts,
             symmetry: header.symmetry,
             both_triangles: tally.lower > 0 && tally.upper > 0,
         };
@@ -225,7 +232,7 @@ impl<T: Scalar> Assembly<T> {
                 BuildFault::Other(error) => error,
                 BuildFault::BothListed(row, column) => both_listed(source, row, column),
             })?;
-        tally.duplicates = duplicates;
+        tally.duplicates = duplicates / parts as u64;
         let info = MatrixInfo {
             name,
             field: header.field,
@@ -263,6 +270,7 @@ fn both_listed(source: String, row: u64, column: u64) -> Error {
 fn check_text_holds(source: &str, header: &Header, text_bytes: u64) -> Result<()> {
     let least = match (header.format, header.field) {
         (Format::Coordinate, Field::Pattern) => "1 1\n".len(),
+        (Format::Coordinate, Field::Complex) => "1 1 1 1\n".len(),
         (Format::Coordinate, _) => "1 1 1\n".len(),
         (Format::Array, _) => "1\n".len(),
     };

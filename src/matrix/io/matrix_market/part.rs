@@ -23,7 +23,7 @@ use crate::error::{Error, Place, Reason, Result};
 use crate::matrix::array::AlignedBuffer;
 use crate::matrix::csr::Csr;
 use crate::matrix::info::{Field, MatrixInfo};
-use crate::matrix::io::{Input, ReadOptions, name_of, read_error};
+use crate::matrix::io::{Input, ReadOptions, complex_values, name_of, read_error};
 use crate::matrix::scalar::Scalar;
 
 /// Most buckets of rows that the entries of a part, or of an owner, are sorted into.
@@ -83,6 +83,9 @@ impl Head {
             Header::read(&mut BufReader::new(whole)).map_err(|fault| fault.named(&source, unreadable))?;
         if header.format == Format::Array {
             return Err(dense_as_sparse(&source));
+        }
+        if header.field == Field::Complex {
+            return Err(complex_values(Place::line(source, 1)));
         }
         check_text_holds(&source, &header, text_end - header.bytes)?;
         Ok(Self { source, name: name_of(&input.path), header, text_end })
@@ -300,6 +303,7 @@ impl<'a, T: Scalar> RowEntries<'a, T> {
             first_row: rows.start as usize,
             rows: row_count,
             cols: head.header.cols as usize,
+            parts: 1,
             symmetry: head.header.symmetry,
             both_triangles: tally.lower > 0 && tally.upper > 0,
         };
