@@ -92,22 +92,17 @@ static __device__ __forceinline__ void packed_chain(const Packed<T> &a, unsigned
     clear<T, E, V>(sums);
     const unsigned int skip = begin & 3, length = count + skip;
     begin -= skip;
-    unsigned int from[4];
-    T factors[4];
-    if (count > 0) a.load(begin, base, skip, length, from, factors);
     for (unsigned int at = 0; at < length; at += 4) {
-        T part[4][V][E], now[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            if (at + j >= skip && at + j < length)
-                load_row<T, E, L, V>(x + (unsigned long long)from[j] * ldx, column, k, part[j]);
-            now[j] = factors[j];
-        }
-        // The next nonzeros are requested before the sums wait for X.
-        if (at + 4 < length) a.load(begin + at + 4, base, 0, length - at - 4, from, factors);
+        unsigned int from[4];
+        T part[4][V][E], factors[4];
+        a.load(begin + at, base, at < skip ? skip : 0, length - at, from, factors);
 #pragma unroll
         for (int j = 0; j < 4; ++j)
-            if (at + j >= skip && at + j < length) multiply_add<T, E, V>(now[j], part[j], sums);
+            if (at + j >= skip && at + j < length)
+                load_row<T, E, L, V>(x + (unsigned long long)from[j] * ldx, column, k, part[j]);
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            if (at + j >= skip && at + j < length) multiply_add<T, E, V>(factors[j], part[j], sums);
     }
 }
 

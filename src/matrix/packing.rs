@@ -106,7 +106,8 @@ impl Packable<'_> {
     /// Bytes of a nonzero, with its part of the row pointers, estimated from samples.
     pub fn sampled_entry_bytes(&self) -> f64 {
         let rows = self.row_pointers.len().saturating_sub(1);
-        let entries = self.row_pointers.last().copied().unwrap_or(0);
+        let begin = self.row_pointers.first().copied().unwrap_or(0);
+        let entries = self.row_pointers.last().map_or(0, |&end| end - begin);
         let blocks = rows.div_ceil(BLOCK_ROWS);
         let groups = (0..SAMPLES).map(|sample| blocks * sample / SAMPLES);
         let sampled = groups.flat_map(|first| first..(first + SAMPLE_LENGTH).min(blocks));

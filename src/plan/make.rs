@@ -8,10 +8,12 @@ use super::request::{DeviceSpec, PlanRequest};
 use super::resident::{Adopted, beside_layouts};
 use super::set_up::compared_set_up_s;
 use super::sharing_gain;
+use super::packing::{may_gain_from_packing, packing_reason};
 use super::values::values_reason;
 use super::vectors::make_on_vectors;
 use crate::cost::cpu_profile;
 use crate::error::{Advice, Counted, Error, Result, Seconds};
+use crate::kernel::KernelId;
 use crate::work::{Forms, Layouts};
 
 /// A later candidate must take at most this share of the best time so far.
@@ -53,6 +55,9 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
         let stays = modes.contains(&Mode::Resident);
         let mut of_set: Vec<Candidate> = Vec::new();
         let draft = |devices: &[DeviceSpec], mode, layouts: &[Layouts], adopted: Option<&Adopted<'_>>| {
+            if mode == Mode::Resident && request.kernel == Some(KernelId::CsrPacked) {
+                return Err(packed_stays());
+            }
             let forms = forms_of(request, layouts)?;
             let (fingerprint, host_profile, samples) = (&fingerprint, &host_profile, &samples);
             Draft { request, fingerprint, forms, host_profile, devices, mode, samples, adopted }.plan()
@@ -65,7 +70,7 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
             }
         }
         let beside = beside_layouts(&devices, &request.resident);
-        let own = modes.iter().flat_map(|&mode| layouts(request, mode).iter().map(move |&of| (mode, of)));
+        let own = modes.iter().flat_map(|&mode| layouts(request, mode).into_iter().map(move |of| (mode, of)));
         let mut plans: Vec<Result<Plan>> =
             own.map(|(mode, layouts)| draft(&beside, mode, &[layouts], None)).collect();
         let is_resident = |plan: &Plan| plan.mode == Mode::Resident;
@@ -73,8 +78,8 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
             || plans.iter().flatten().any(is_resident);
         if stays && !has_resident && beside != devices {
             // Layouts of other plans are evicted, and copied again when they are needed.
-            let all = layouts(request, Mode::Resident).iter();
-            plans.extend(all.map(|&layouts| draft(&devices, Mode::Resident, &[layouts], None)));
+            let all = layouts(request, Mode::Resident).into_iter();
+            plans.extend(all.map(|layouts| draft(&devices, Mode::Resident, &[layouts], None)));
         }
         for plan in plans {
             match plan {
@@ -93,6 +98,7 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
     let mut others: Vec<String> = left_out(request, &tried, best);
     let plans = || tried.iter().map(|candidate| &candidate.plan);
     others.extend(plans().nth(best).and_then(|best| values_reason(best, plans())));
+    others.extend(plans().nth(best).and_then(|best| packing_reason(best, plans())));
     match (tried.into_iter().nth(best), refused) {
         (Some(Candidate { mut plan, .. }), _) => {
             plan.reasons.extend(others);
@@ -102,6 +108,13 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
         (None, Some(error)) => Err(error),
         (None, None) => Err(Error::Internal("no devices were tried".into())),
     }
+}
+
+/// The refusal of a packed A that stays on the devices.
+fn packed_stays() -> Error {
+    let name = KernelId::CsrPacked.name();
+    let reason = format!("kernel {name} reads an A that is copied with each product, and A stays on the devices");
+    Error::usage(reason).advise([Advice::StreamA, Advice::AutomaticKernel])
 }
 
 /// The forms of these layouts, each once.
@@ -166,23 +179,29 @@ fn left_out(request: &PlanRequest<'_>, tried: &[Candidate], best: usize) -> Vec<
 }
 
 /// The layouts of A on GPUs to compare, the preferred first. An A that is copied with each product keeps the host's layout, where all
-/// values are equal also without them, unless another one may pay all the same. Under a memory limit these are used, since they are
-/// the smallest.
-fn layouts(request: &PlanRequest<'_>, mode: Mode) -> &'static [Layouts] {
+/// values are equal also without them, unless packing it once or another one may pay all the same. Under a memory limit the host's
+/// layouts are used, since they are the smallest.
+fn layouts(request: &PlanRequest<'_>, mode: Mode) -> Vec<Layouts> {
     let limited = || request.devices.iter().any(|device| device.memory_limit_bytes.is_some());
     let has_gpu = request.devices.iter().any(|device| device.profile.link.is_some());
     let gains = || request.work.gains_from_layouts();
-    let equal = || request.work.has_equal_values();
+    let copied = mode != Mode::Resident;
+    let mut layouts = vec![Layouts::Unchanged];
     match mode {
-        Mode::Resident if !limited() => &[Layouts::Any],
-        _ if !has_gpu || request.kernel.is_some() => &[Layouts::Unchanged],
-        _ => match (mode != Mode::Resident && gains(), equal()) {
-            (false, false) => &[Layouts::Unchanged],
-            (false, true) => &[Layouts::Unchanged, Layouts::Pattern],
-            (true, false) => &[Layouts::Unchanged, Layouts::Any],
-            (true, true) => &[Layouts::Unchanged, Layouts::Pattern, Layouts::Any],
-        },
+        Mode::Resident if !limited() => return vec![Layouts::Any],
+        _ if !has_gpu || request.kernel.is_some() => return layouts,
+        _ => {}
     }
+    if request.work.has_equal_values() {
+        layouts.push(Layouts::Pattern);
+    }
+    if copied && may_gain_from_packing(request) {
+        layouts.push(Layouts::Packed);
+    }
+    if copied && gains() {
+        layouts.push(Layouts::Any);
+    }
+    layouts
 }
 
 /// The sets of devices to compare: all; where some are not required, also the CPU alone and the GPUs alone.

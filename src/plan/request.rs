@@ -63,6 +63,8 @@ pub struct PlanRequest<'a> {
     pub vectors_stay: bool,
     /// Canonical kernels only: Y has the same bytes for any devices, chunks and threads.
     pub reproducible: bool,
+    /// The most memory of the host for a packed copy of A.
+    pub host_memory_bytes: u64,
     /// The layouts of the same A that devices have already, the most recently used first.
     pub resident: Vec<ResidentLayout>,
 }
@@ -133,6 +135,7 @@ impl<'a> PlanRequest<'a> {
             vectors_change: false,
             vectors_stay: false,
             reproducible: false,
+            host_memory_bytes: u64::MAX,
             resident: Vec::new(),
         }
     }

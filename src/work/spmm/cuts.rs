@@ -126,6 +126,12 @@ impl Storage {
         self.arrays.get(arrays).filter(|_| arrays > 0).map_or(0, |array| array.range.start)
     }
 
+    /// The arrays of A that are copied as they are.
+    pub fn arrays_of_a(&self) -> impl Iterator<Item = &super::Array> {
+        let begin = self.list_bytes();
+        self.arrays.iter().filter(move |array| array.range.start >= begin && !array.range.is_empty())
+    }
+
     /// Writes `rows` after a list that was written before.
     pub fn write_after_list<T: Scalar>(
         &self,

@@ -76,6 +76,10 @@ impl Kind for Spmm<'_> {
         self.has_equal_values()
     }
 
+    fn sampled_packed_bytes(&self) -> Option<u64> {
+        self.packable.map(|packable| (packable.sampled_entry_bytes() * self.nnz() as f64) as u64)
+    }
+
     fn row_segments(&self, row: usize) -> usize {
         self.row_segments(row)
     }

@@ -34,7 +34,7 @@ use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use features::Features;
-pub(crate) use forms::values_differ;
+pub(crate) use forms::{packed_differently, values_differ};
 pub use locality::Locality;
 pub use storage::{Array, Storage};
 
