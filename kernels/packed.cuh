@@ -14,7 +14,7 @@
 //                4  the value
 //
 // Nonzeros are read four at a time from multiples of four; all arrays but `codes` with plain values are padded to a multiple of four. A
-// chunk has fewer than 2^31 of them.
+// chunk has fewer than 2^31 of them, and of rows.
 
 #define PARAMETERS(T)                                                                                                  \
     unsigned long long heavy, unsigned long long rows, unsigned long long first_row, unsigned long long high_bits,     \
@@ -121,17 +121,17 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
         // The row is that of the cut, or of its parent.
         const uint4 cut = __ldg(cuts + about.w);
         const unsigned int row = cut.w == 0 ? cut.x : __ldg(cuts + cut.w - 1).x;
-        const unsigned int base = __ldg(bases + (row + first_row) / BLOCK_ROWS);
+        const unsigned int base = __ldg(bases + (row + (unsigned int)first_row) / BLOCK_ROWS);
         packed_chain<T, E, L, V>(a, about.x, about.z & ~CUT, base, x, pitch, column, width, sums);
         finish_part<T, E, L, V>(cuts, about.w, __ldg(parts + item), lane, column, width, sums, y, y_pitch, SCALING, scratch,
                                 counters);
         return;
     }
-    const unsigned long long row = (unsigned long long)(blockIdx.x - list_blocks) * groups + threadIdx.x / L;
-    if (row >= rows) return;
+    const unsigned int row = (blockIdx.x - list_blocks) * groups + threadIdx.x / L;
+    if (row >= (unsigned int)rows) return;
     const unsigned int begin = __ldg(row_starts + row), count = __ldg(row_starts + row + 1) - begin;
     if (count > LONG_ROW) return;
-    const unsigned int base = __ldg(bases + (row + first_row) / BLOCK_ROWS);
+    const unsigned int base = __ldg(bases + (row + (unsigned int)first_row) / BLOCK_ROWS);
     if (count <= SEGMENT) {
         packed_chain<T, E, L, V>(a, begin, count, base, x, pitch, column, width, sums);
     } else {
@@ -143,5 +143,5 @@ template <typename T, int E, int L, int V> static __device__ __forceinline__ voi
             add<T, E, V>(segment, sums);
         }
     }
-    store_result<T, E, L, V>(y + row * y_pitch, column, width, SCALING, sums);
+    store_result<T, E, L, V>(y + (unsigned long long)row * y_pitch, column, width, SCALING, sums);
 }

@@ -12,8 +12,8 @@ use rayon::prelude::*;
 use super::array::Array;
 use super::columns::{CHECK_STEP, CopiedColumns, are_below};
 use super::content::ContentId;
-use super::scalar::Scalar;
 use super::packing::{ColumnBlocks, Packable};
+use super::scalar::Scalar;
 use super::value_bits::{KnownValues, ValueBits};
 use super::value_codes::ValueCodes;
 use crate::error::{Error, Result};
@@ -84,8 +84,7 @@ impl<T: Scalar> Csr<T> {
         }
         let (content, known_values, column_blocks) =
             (ContentId::unique(), KnownValues::default(), OnceLock::new());
-        let matrix =
-            Self { rows, cols, row_pointers, columns, values, content, known_values, column_blocks };
+        let matrix = Self { rows, cols, row_pointers, columns, values, content, known_values, column_blocks };
         matrix.view().check(columns_fit)?;
         Ok(matrix)
     }
@@ -240,8 +239,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         values: &'a [T],
     ) -> Result<Self> {
         let content = Some(ContentId::unique());
-        let (known_values, column_blocks) = (None, None);
-        let mapped = None;
+        let (mapped, known_values, column_blocks) = (None, None, None);
         let view =
             Self { rows, cols, row_pointers, columns, values, mapped, content, known_values, column_blocks };
         view.check(|columns| are_below(columns, cols as u32))?;
@@ -318,7 +316,8 @@ impl<'a, T: Scalar> CsrView<'a, T> {
     /// The bits of the values of the whole matrix.
     #[doc(hidden)]
     pub fn value_bits(&self) -> ValueBits<'a> {
-        ValueBits::new(self.values, self.known_values, self.mapped.is_some())
+        let may_change = self.mapped.is_some_and(|Mapped(values)| values.may_change_unseen());
+        ValueBits::new(self.values, self.known_values, may_change)
     }
 
     /// The arrays of these rows, to be packed.

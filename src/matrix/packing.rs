@@ -17,7 +17,7 @@ const TASK_BLOCKS: usize = 1 << 9;
 /// Blocks, and runs of values, of an estimate.
 const SAMPLES: usize = 64;
 /// Blocks next to each other, or values, of a sample.
-const SAMPLE_LENGTH: usize = 32;
+const SAMPLE_LENGTH: usize = 16;
 
 /// The smallest column of every block of rows, and the width of its offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,8 @@ pub struct ColumnBlocks {
 
 /// The base of a block, and its bits above 16.
 fn block_of(columns: &[u32]) -> (u32, u8) {
-    let range = columns.iter().fold((u32::MAX, 0), |(least, most), &column| (column.min(least), column.max(most)));
+    let range =
+        columns.iter().fold((u32::MAX, 0), |(least, most), &column| (column.min(least), column.max(most)));
     match range.1.checked_sub(range.0) {
         None => (0, 0),
         Some(span) if span < 1 << 16 => (range.0, 0),
@@ -118,7 +119,9 @@ impl Packable<'_> {
             count += columns.len() as u64;
         }
         let per_row = rows as f64 * (4.0 + 4.0 / BLOCK_ROWS as f64) / entries.max(1) as f64;
-        bits as f64 / 8.0 / count.max(1) as f64 + per_row + self.values.sampled_code_bytes(SAMPLES, SAMPLE_LENGTH)
+        bits as f64 / 8.0 / count.max(1) as f64
+            + per_row
+            + self.values.sampled_code_bytes(SAMPLES, SAMPLE_LENGTH)
     }
 }
 
@@ -140,8 +143,11 @@ impl Offsets<'_> {
         let (Some(&first), Some(&last)) = (row_pointers.first(), row_pointers.last()) else { return };
         let tasks = low.len().div_ceil(TASK_ENTRIES);
         let bytes = TASK_ENTRIES * usize::from(high_bits) / 8;
-        let highs: Vec<&mut [u8]> =
-            if bytes == 0 { (0..tasks).map(|_| &mut [][..]).collect() } else { high.chunks_mut(bytes).collect() };
+        let highs: Vec<&mut [u8]> = if bytes == 0 {
+            (0..tasks).map(|_| &mut [][..]).collect()
+        } else {
+            high.chunks_mut(bytes).collect()
+        };
         let parts = low.par_chunks_mut(TASK_ENTRIES).zip(highs.into_par_iter()).enumerate();
         parts.for_each(|(task, (low, high))| {
             high.fill(0);
@@ -171,5 +177,59 @@ impl Offsets<'_> {
             let written = (end.saturating_sub(begin) as usize).min(low.len());
             low[written..].fill(0);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::matrix::Csr;
+
+    /// The columns of written offsets.
+    fn unpacked(low: &[u16], high: &[u8], high_bits: u8, at: usize, base: u32) -> u32 {
+        let above = match high_bits {
+            4 => u32::from(high[at / 2] >> (at % 2 * 4) & 15),
+            8 => u32::from(high[at]),
+            16 => u32::from(u16::from_ne_bytes([high[2 * at], high[2 * at + 1]])),
+            _ => 0,
+        };
+        base + (above << 16 | u32::from(low[at]))
+    }
+
+    proptest! {
+        #[test]
+        fn columns_are_their_bases_plus_their_offsets(
+            lengths in proptest::collection::vec(prop_oneof![8 => 0..7usize, 1 => 0..3000usize], 0..120),
+            span in prop_oneof![Just(1u32), Just(65_535), Just(65_536), Just((1 << 20) - 1), Just(1 << 20), Just(1 << 24)],
+            skipped in 0..40usize,
+            seed: u32,
+        ) {
+            let (mut pointers, mut columns) = (vec![0u64], Vec::new());
+            for (row, &length) in lengths.iter().enumerate() {
+                let own = |at: usize| (seed % 77) + (at as u32).wrapping_mul(2_654_435_761).wrapping_add(row as u32) % (span + 1);
+                columns.extend((0..length).map(own));
+                pointers.push(columns.len() as u64);
+            }
+            let values = vec![1.0; columns.len()];
+            let a = Csr::try_new(lengths.len(), span as usize + 78, pointers, columns, values).unwrap();
+            let rows = skipped.min(a.rows())..a.rows();
+            let blocks = a.view().packable().packing().columns;
+            let part = a.view().slice_rows(rows.clone());
+            let (padded, high_bits) = (part.nnz().next_multiple_of(4), blocks.high_bits(rows.clone()));
+            let (mut low, mut high) = (vec![0xa5a5; padded], vec![0xa5; padded * usize::from(high_bits) / 8]);
+            let bases = blocks.bases(rows.clone());
+            let base_of = |row: usize| bases[(rows.start % BLOCK_ROWS + row) / BLOCK_ROWS];
+            Offsets { low: &mut low, high: &mut high, high_bits }.write(part.row_pointers(), part.columns(), base_of);
+            let first = part.row_pointers()[0] as usize;
+            for row in 0..part.rows() {
+                for at in part.row_range(row) {
+                    let found = unpacked(&low, &high, high_bits, at - first, base_of(row));
+                    prop_assert_eq!(found, part.columns()[at], "row {}", row);
+                }
+            }
+            prop_assert!(low[part.nnz()..].iter().all(|&bits| bits == 0));
+        }
     }
 }

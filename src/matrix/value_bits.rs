@@ -28,7 +28,7 @@ pub struct ValueBits<'a> {
     size: usize,
     /// Where the matrix remembers the results.
     known: Option<&'a KnownValues>,
-    /// Whether others may change them, so that no copies of them are kept.
+    /// Whether others may change them and nobody would see it, so that no copies of them are kept.
     may_change: bool,
 }
 
@@ -71,7 +71,9 @@ impl<'a> ValueBits<'a> {
             _ if self.may_change && !self.are_equal() => ValueCode::Plain,
             0 | 1 => ValueCode::One,
             few if few < samples * length / 4 => ValueCode::Byte,
-            _ if self.size == 8 && distinct.iter().all(|bytes| ValueCodes::is_single(bytes)) => ValueCode::Single,
+            _ if self.size == 8 && distinct.iter().all(|bytes| ValueCodes::is_single(bytes)) => {
+                ValueCode::Single
+            }
             _ => ValueCode::Plain,
         };
         code.bytes(self.size as u64) as f64

@@ -90,7 +90,8 @@ impl ValueCodes {
 
     fn of_doubles(values: &[u64]) -> Self {
         let codes = Self::of_bits(values);
-        let is_exact = || values.par_chunks(TASK_VALUES).all(|part| part.iter().all(|&bits| single(bits).is_some()));
+        let is_exact =
+            || values.par_chunks(TASK_VALUES).all(|part| part.iter().all(|&bits| single(bits).is_some()));
         match codes.code {
             ValueCode::Plain if !values.is_empty() && is_exact() => Self { code: ValueCode::Single, ..codes },
             _ => codes,
@@ -111,7 +112,9 @@ impl ValueCodes {
 
     /// Writes the codes of `values`; the rest of `to` becomes zero. An error if a value has no code. Not for plain values.
     pub fn write<B: Bits>(&self, values: &[B], to: &mut [u8]) -> Result<()> {
-        let none = || Error::Internal("a value of A has no code: it has changed since the values were counted".into());
+        let none = || {
+            Error::Internal("a value of A has no code: it has changed since the values were counted".into())
+        };
         let size = self.code.bytes(size_of::<B>() as u64) as usize;
         if size == 0 {
             return Ok(());
@@ -173,9 +176,7 @@ fn distinct<B: Bits>(values: &[B]) -> Option<Vec<u64>> {
         }
         Some(set)
     };
-    // Too many for any code are found here, without other threads.
-    let sample = values.get(..SHORT_TABLE_USES * BYTE_TABLE).unwrap_or(values);
-    insert(Places::default(), sample)?;
+    // Ends at the first thread that has too many for any table.
     let sets = values.par_chunks(TASK_VALUES * 4).try_fold(Places::default, insert);
     let both = |a: Places, b: Places| insert_all(a, &b.keys);
     let mut table = sets.try_reduce(Places::default, both)?.keys;
@@ -244,3 +245,79 @@ impl Places {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn codes_of(values: &[f64]) -> ValueCodes {
+        ValueCodes::of(bytemuck::cast_slice(values), 8)
+    }
+
+    /// The bits that a kernel gets from written codes.
+    fn unpacked(codes: &ValueCodes, bytes: &[u8], at: usize) -> u64 {
+        match codes.code {
+            ValueCode::One => codes.table[0],
+            ValueCode::Byte => codes.table[usize::from(bytes[at])],
+            ValueCode::Short => {
+                codes.table[usize::from(u16::from_ne_bytes([bytes[2 * at], bytes[2 * at + 1]]))]
+            }
+            ValueCode::Single => {
+                f64::from(f32::from_ne_bytes(bytes[4 * at..4 * at + 4].try_into().unwrap())).to_bits()
+            }
+            ValueCode::Plain => panic!("plain values are not written"),
+        }
+    }
+
+    #[test]
+    fn the_code_is_the_smallest_that_gives_back_every_bit() {
+        let nnz = 70_003;
+        for (distinct, expected) in [
+            (1usize, ValueCode::One),
+            (2, ValueCode::Byte),
+            (255, ValueCode::Byte),
+            (256, ValueCode::Byte),
+            (257, ValueCode::Short),
+            (273, ValueCode::Short),
+            (274, ValueCode::Plain),
+            (nnz, ValueCode::Plain),
+        ] {
+            let special = [-0.0, 0.0, f64::from_bits(0x7ff0_0000_0000_0001), f64::NAN, f64::NEG_INFINITY];
+            let of_place = |place: usize| special.get(place).copied().unwrap_or(place as f64 / 3.0);
+            let values: Vec<f64> = (0..nnz).map(|at| of_place((nnz - at) % distinct)).collect();
+            let codes = codes_of(&values);
+            assert_eq!(codes.code, expected, "{distinct}");
+            if expected == ValueCode::Plain {
+                continue;
+            }
+            let size = codes.code.bytes(8) as usize;
+            let mut bytes = vec![0xa5; (nnz + 1) * size];
+            codes.write(bytemuck::cast_slice::<f64, u64>(&values), &mut bytes).unwrap();
+            for (at, value) in values.iter().enumerate() {
+                assert_eq!(unpacked(&codes, &bytes, at), value.to_bits(), "{distinct}: value {at}");
+            }
+            assert!(bytes[nnz * size..].iter().all(|&byte| byte == 0));
+        }
+    }
+
+    #[test]
+    fn single_precision_is_used_only_where_every_bit_comes_back() {
+        let mut values: Vec<f64> = (0..70_000).map(|at| f64::from(at as f32 / 7.0)).collect();
+        values.extend([-0.0, f64::from(f32::MIN_POSITIVE / 8.0), f64::INFINITY]);
+        let codes = codes_of(&values);
+        assert_eq!(codes.code, ValueCode::Single);
+        let mut bytes = vec![0; 4 * values.len()];
+        codes.write(bytemuck::cast_slice::<f64, u64>(&values), &mut bytes).unwrap();
+        assert!((0..values.len()).all(|at| unpacked(&codes, &bytes, at) == values[at].to_bits()));
+        for other in [0.1, f64::NAN, f64::from_bits(1), f64::MAX] {
+            *values.last_mut().unwrap() = other;
+            assert_eq!(codes_of(&values).code, ValueCode::Plain, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_was_not_counted_is_an_error() {
+        let codes = codes_of(&[1.0, 2.0, 1.0]);
+        assert!(codes.write(&[3.0f64.to_bits()], &mut [0; 4]).is_err());
+        assert_eq!(codes_of(&[]).code, ValueCode::Plain);
+    }
+}

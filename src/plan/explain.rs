@@ -1,6 +1,7 @@
 //! The reasons of a plan in words. Every number in a reason is a number of the plan, or one computed by the same functions.
 
 use super::data::{Mode, Plan};
+use super::packing::packs;
 use super::predict::Finish;
 use super::set_up::{forms, registered_bytes};
 use crate::error::{Bytes, Counted, Seconds};
@@ -41,10 +42,11 @@ impl Plan {
         let kernels = gpus.iter().map(|&index| forms(self, index).len()).max().unwrap_or(0);
         let locked = gpus.iter().map(|&index| registered_bytes(self, index));
         let resident = gpus.iter().map(|&index| self.devices[index].slots.resident_bytes);
+        let register = if packs(self) { "pack and register" } else { "register" };
         let parts = [
             (self.set_up.open_s, format!("open {}", self.opened(gpus.len()))),
             (self.set_up.load_kernels_s, format!("load {}", Counted(kernels as u64, "kernel"))),
-            (self.set_up.register_s, format!("register {}", Bytes(locked.sum()))),
+            (self.set_up.register_s, format!("{register} {}", Bytes(locked.sum()))),
             (self.set_up.bring_a_s, format!("copy A ({}) to the devices", Bytes(resident.sum()))),
         ];
         let parts: Vec<String> = parts

@@ -4,16 +4,15 @@ use std::sync::OnceLock;
 
 use super::data::{Mode, Plan};
 use super::draft::{Draft, ordered};
+use super::packing::{may_gain_from_packing, packing_reason};
 use super::request::{DeviceSpec, PlanRequest};
 use super::resident::{Adopted, beside_layouts};
 use super::set_up::compared_set_up_s;
 use super::sharing_gain;
-use super::packing::{may_gain_from_packing, packing_reason};
 use super::values::values_reason;
 use super::vectors::make_on_vectors;
 use crate::cost::cpu_profile;
 use crate::error::{Advice, Counted, Error, Result, Seconds};
-use crate::kernel::KernelId;
 use crate::work::{Forms, Layouts};
 
 /// A later candidate must take at most this share of the best time so far.
@@ -55,10 +54,7 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
         let stays = modes.contains(&Mode::Resident);
         let mut of_set: Vec<Candidate> = Vec::new();
         let draft = |devices: &[DeviceSpec], mode, layouts: &[Layouts], adopted: Option<&Adopted<'_>>| {
-            if mode == Mode::Resident && request.kernel == Some(KernelId::CsrPacked) {
-                return Err(packed_stays());
-            }
-            let forms = forms_of(request, layouts)?;
+            let forms = forms_of(request, mode, layouts)?;
             let (fingerprint, host_profile, samples) = (&fingerprint, &host_profile, &samples);
             Draft { request, fingerprint, forms, host_profile, devices, mode, samples, adopted }.plan()
         };
@@ -110,20 +106,13 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
     }
 }
 
-/// The refusal of a packed A that stays on the devices.
-fn packed_stays() -> Error {
-    let name = KernelId::CsrPacked.name();
-    let reason = format!("kernel {name} reads an A that is copied with each product, and A stays on the devices");
-    Error::usage(reason).advise([Advice::StreamA, Advice::AutomaticKernel])
-}
-
 /// The forms of these layouts, each once.
-fn forms_of(request: &PlanRequest<'_>, layouts: &[Layouts]) -> Result<Forms> {
+fn forms_of(request: &PlanRequest<'_>, mode: Mode, layouts: &[Layouts]) -> Result<Forms> {
     let (first, others) = match layouts.split_first() {
         Some((first, others)) => (*first, others),
         None => (Layouts::Unchanged, layouts),
     };
-    let kernels = request.kernels();
+    let kernels = request.kernels(mode);
     let mut forms = request.work.forms(&kernels, first)?;
     for &layouts in others {
         for candidate in request.work.forms(&kernels, layouts)?.gpu {

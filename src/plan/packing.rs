@@ -6,6 +6,7 @@ use crate::cost::HostRates;
 use crate::error::{Bytes, Counted, Seconds};
 use crate::kernel::Processor;
 use crate::kernel::cuda::Layout;
+use crate::work::ChunkRows;
 
 /// Nanoseconds of a core per nonzero to find the range of its block of columns and to write its offset, and to find its value in a table
 /// and to write its place. Measured with two cores.
@@ -50,7 +51,7 @@ pub(super) fn may_gain_from_packing(request: &PlanRequest<'_>) -> bool {
     if packed_bytes > request.host_memory_bytes {
         return false;
     }
-    let entries = work.fingerprint().entries;
+    let entries = work.piece_entries(&ChunkRows::Rows { begin: 0, end: work.rows() });
     let value_bytes =
         packed_value_bytes(work.dtype().bytes() as u64, packed_bytes as f64 / entries.max(1) as f64);
     let pack_s = pack_s(host, entries, value_bytes, packed_bytes);
@@ -73,6 +74,11 @@ fn packed_chunks(plan: &Plan) -> impl Iterator<Item = (&DevicePlan, &Chunk)> {
     of_gpu.filter(|(_, chunk)| chunk.form(Processor::Gpu).layout() == Layout::Packed)
 }
 
+/// Whether `plan` packs A.
+pub(super) fn packs(plan: &Plan) -> bool {
+    packed_chunks(plan).next().is_some()
+}
+
 /// Why `plan` packs A, and what the fastest of the plans `tried` takes that does not; `None` where it does not.
 pub(super) fn packing_reason<'a>(plan: &Plan, tried: impl Iterator<Item = &'a Plan>) -> Option<String> {
     let sum = |of: &dyn Fn(&Chunk) -> u64| packed_chunks(plan).map(|(_, chunk)| of(chunk)).sum::<u64>();
@@ -84,11 +90,15 @@ pub(super) fn packing_reason<'a>(plan: &Plan, tried: impl Iterator<Item = &'a Pl
         return None;
     }
     let pack_s: f64 = packed_chunks(plan).map(|(device, chunk)| pack_chunk_s(plan, device, chunk)).sum();
-    let other = tried.filter(|other| other.mode == plan.mode && packed_chunks(other).next().is_none());
-    let copying = other.filter(|other| other.devices.iter().any(|on| on.chunks > 0 && on.profile.link.is_some()));
+    let other = tried.filter(|other| other.mode == plan.mode && !packs(other));
+    let copying =
+        other.filter(|other| other.devices.iter().any(|on| on.chunks > 0 && on.profile.link.is_some()));
     let other_s = copying.map(|other| other.predicted_s).reduce(f64::min);
     let gain = other_s.filter(|&other_s| other_s > plan.predicted_s).map(|other_s| {
-        format!("; a product is predicted {} faster than with an unpacked A", Seconds(other_s - plan.predicted_s))
+        format!(
+            "; a product is predicted {} faster than with an unpacked A",
+            Seconds(other_s - plan.predicted_s)
+        )
     });
     let per_entry = |bytes: u64| bytes as f64 / entries as f64;
     Some(format!(

@@ -85,8 +85,8 @@ pub struct ResidentLayout {
 }
 
 impl<'a> PlanRequest<'a> {
-    /// What it says about kernels.
-    pub(super) fn kernels(&self) -> KernelRequest {
+    /// What it says about kernels, for plans with this mode.
+    pub(super) fn kernels(&self, mode: Mode) -> KernelRequest {
         let has = |processor| self.devices.iter().any(|device| device.profile.processor == processor);
         let mut gpus = self.devices.iter().filter(|device| device.profile.link.is_some());
         KernelRequest {
@@ -96,6 +96,7 @@ impl<'a> PlanRequest<'a> {
             reproducible: self.reproducible,
             has_cpu: has(Processor::Cpu),
             has_gpu: has(Processor::Gpu),
+            a_stays: mode == Mode::Resident,
             is_cluster: self.cluster.is_some(),
             compiles: gpus.clone().all(|device| device.profile.compiles),
             cublas: gpus.all(|device| device.profile.cublas),

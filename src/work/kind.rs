@@ -71,6 +71,8 @@ pub struct KernelRequest {
     pub has_cpu: bool,
     /// Whether there is a GPU among the devices.
     pub has_gpu: bool,
+    /// Whether A stays on the GPUs.
+    pub a_stays: bool,
     /// Whether the devices are those of a cluster, to which none can be added.
     pub is_cluster: bool,
     /// Whether every GPU can compile kernels.

@@ -308,6 +308,7 @@ fn check_awkward<T: Scalar>(lengths: &[usize], k: usize, (tiny, subnormal): (f64
             KernelId::CsrRuns,
             KernelId::CsrCuts,
             KernelId::CsrPattern,
+            KernelId::CsrPacked,
             KernelId::RowGroups,
         ];
         if !cuts_rows.contains(&kernel.id) {

@@ -265,9 +265,9 @@ fn arrays<'m, T: Kernels>(job: &SpmmJob<'_, T>, matrix: CsrView<'m, T>, index: u
     let values = matrix.values().get(entries).unwrap_or_default();
     // The others are copied with the lists of long rows.
     let is_copied = |names: &[&str]| {
-        own().filter_map(|(chunk, _)| job.storage(chunk).ok()).any(|storage| {
-            storage.arrays_of_a().any(|array| names.contains(&array.name))
-        })
+        own()
+            .filter_map(|(chunk, _)| job.storage(chunk).ok())
+            .any(|storage| storage.arrays_of_a().any(|array| names.contains(&array.name)))
     };
     let arrays: [(&[&str], &[u8]); 3] = [
         (&["row_pointers"], bytemuck::cast_slice(pointers)),

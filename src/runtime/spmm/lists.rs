@@ -92,8 +92,8 @@ impl<T: Kernels> SpmmJob<'_, T> {
                 own.ok_or_else(|| Error::Internal("lists have other sizes than their memory".into()))?,
             ));
         }
-        lists.into_par_iter().try_for_each(|(chunk, list)| {
-            self.storage(chunk)?.write_list(self.rows(chunk)?, list)
-        })
+        lists
+            .into_par_iter()
+            .try_for_each(|(chunk, list)| self.storage(chunk)?.write_list(self.rows(chunk)?, list))
     }
 }

@@ -59,8 +59,7 @@ impl<'a, T: Kernels> SpmmJob<'a, T> {
             return Err(values_differ());
         }
         let is_packed = |chunk: &Chunk| chunk.form(Processor::Gpu).layout() == Layout::Packed;
-        let packing =
-            (with_devices && plan.chunks.iter().any(is_packed)).then(|| view.packable().packing());
+        let packing = (with_devices && plan.chunks.iter().any(is_packed)).then(|| view.packable().packing());
         let products = plan.chunks.iter().map(|_| Mutex::new(None)).collect();
         let (lists, storages) = (Lists::new(plan.chunks.len()), Vec::new());
         let mut job = Self { matrix, plan, settings, segments, storages, lists, uniform, products };

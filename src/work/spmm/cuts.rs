@@ -174,14 +174,22 @@ impl Storage {
         List::of_long_rows(LONG_ROW, row_pointers)?.write(items, parts, cuts, counters)
     }
 
-    fn write_packed<T: Scalar>(&self, packed: &PackedRows, rows: CsrView<'_, T>, to: &mut [u8]) -> Result<()> {
+    fn write_packed<T: Scalar>(
+        &self,
+        packed: &PackedRows,
+        rows: CsrView<'_, T>,
+        to: &mut [u8],
+    ) -> Result<()> {
         if to.len() as u64 != self.list_bytes() {
             return Err(Error::Internal("a packed chunk has another size than its memory".into()));
         }
         let mut own = self.clone();
         if self.packed_bytes() < self.bytes() {
             // Plain values are not among them.
-            own.arrays.iter_mut().skip(packed::ARRAYS - 1).for_each(|array| array.range.end = array.range.start);
+            own.arrays
+                .iter_mut()
+                .skip(packed::ARRAYS - 1)
+                .for_each(|array| array.range.end = array.range.start);
         }
         let arrays: Arrays<'_, { packed::ARRAYS }> = own.split(to)?;
         let [items, parts, cuts, counters, arrays @ ..] = arrays;

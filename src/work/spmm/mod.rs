@@ -67,6 +67,8 @@ pub struct Spmm<'a> {
     packable: Option<Packable<'a>>,
     /// How they are packed; set by the first who asks.
     packing: OnceLock<Packing>,
+    /// The bytes of A packed, estimated from samples; set by the first who asks.
+    sampled_packed_bytes: OnceLock<u64>,
     cols: usize,
     /// The columns that refer to rows of X of this rank; all of them without it.
     own_columns: Option<Range<u64>>,

@@ -59,6 +59,7 @@ impl<'a> Spmm<'a> {
             equal_values: OnceLock::new(),
             packable: None,
             packing: OnceLock::new(),
+            sampled_packed_bytes: OnceLock::new(),
             cols,
             own_columns: None,
             k,

@@ -14,8 +14,8 @@ use crate::matrix::value_codes::Bits;
 use crate::matrix::{CsrView, Dtype, Packing, Scalar, ValueCode};
 use crate::work::ChunkRows;
 
-/// Nonzeros of a chunk: the kernel counts them with 32 bits.
-const MOST_NONZEROS: u64 = 1 << 31;
+/// Rows, and nonzeros, of a chunk: the kernel counts them with 32 bits.
+const MOST: u64 = 1 << 31;
 
 /// How a chunk is packed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,9 +69,11 @@ impl PackedRows {
         (rows, nnz): (u64, u64),
         value_bytes: u64,
     ) -> Result<Storage> {
-        if nnz >= MOST_NONZEROS {
+        if nnz.max(rows) >= MOST {
             let name = KernelId::CsrPacked.name();
-            let reason = format!("kernel {name} computes chunks of fewer than 2^31 nonzeros, and one has {nnz}");
+            let reason = format!(
+                "kernel {name} computes chunks of fewer than 2^31 rows and nonzeros, and one has {rows} and {nnz}"
+            );
             return Err(Error::usage(reason).advise([Advice::SmallerChunks]));
         }
         let (list, counts) = list_arrays_of(lengths);
@@ -119,8 +121,9 @@ impl PackedRows {
 }
 
 fn bits_of<T: Scalar, B: Bits>(values: &[T]) -> Result<&[B]> {
-    bytemuck::try_cast_slice(values)
-        .map_err(|error| Error::Internal(format!("the values of A have another size than their bits: {error}")))
+    bytemuck::try_cast_slice(values).map_err(|error| {
+        Error::Internal(format!("the values of A have another size than their bits: {error}"))
+    })
 }
 
 impl Storage {
