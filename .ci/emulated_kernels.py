@@ -22,7 +22,7 @@ HEADER = Path("src/device/emulated/cuda_builtins.h")
 FLAGS = """-std=c++17 -w -fPIC -fsanitize=thread -fsanitize=alignment -ffp-contract=off -fno-exceptions -fno-rtti -fno-builtin
     -fno-tree-loop-distribute-patterns""".split()
 # Files with the forms of lanes.cuh have ten times the code of others.
-LARGE = ["csr_cuts", "csr_pattern", "csr_pieces", "csr_runs", "csr_segments", "csr_subwarp", "hybrid", "row_groups"]
+LARGE = ["csr_cuts", "csr_packed", "csr_pattern", "csr_pieces", "csr_runs", "csr_segments", "csr_subwarp", "hybrid", "row_groups"]
 # Families of the oracle that run the kernels of a file, by the first word of its name; `emu` runs the others.
 FAMILIES = {"gemm": "dense", "colmean": "dense", "vector": "vectors"}
 # Kernels that read X by rows also compute vectors on devices. Only there beta may differ from zero on the device.

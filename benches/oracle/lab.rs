@@ -111,10 +111,10 @@ impl Drawing<'_> {
         if family == "runtime" { self.cpu_kernels() } else { self.restricted(runtime::gpu_kernels()) }
     }
 
-    /// Leaves out the kernel for equal values, for a matrix with others: what the library refuses is asked for rarely.
-    pub fn leave_out_refused(&mut self, kernels: &mut Vec<KernelId>) {
+    /// Leaves out a kernel for other matrices or other products: what the library refuses is asked for rarely.
+    pub fn leave_out_refused(&mut self, kernels: &mut Vec<KernelId>, refused: KernelId) {
         if kernels.len() > 1 && !self.random.one_in(10) {
-            kernels.retain(|&kernel| kernel != KernelId::CsrPattern);
+            kernels.retain(|&kernel| kernel != refused);
         }
     }
 

@@ -136,7 +136,7 @@ impl RuntimeRequest {
     ) -> Self {
         let mut kernels = drawing.kernels_for(family);
         if !shape.has_equal_values {
-            drawing.leave_out_refused(&mut kernels);
+            drawing.leave_out_refused(&mut kernels, KernelId::CsrPattern);
         }
         let always_named = drawing.fixes_kernel();
         let random = &mut drawing.random;
@@ -164,12 +164,16 @@ impl RuntimeRequest {
         let by_bytes = random.one_in(6);
         // What the library refuses is asked for rarely.
         let may_reproduce = named.is_none_or(|kernel| kernel.info().order == Order::Canonical);
+        let mut mode = random.one(&MODES);
+        if named == Some(KernelId::CsrPacked) && mode == Some(Mode::Resident) && !random.one_in(10) {
+            mode = None;
+        }
         let may_share = devices.contains("cpu,") || random.one_in(10);
         let request = Self {
             devices,
             threads,
             kernel: named.map(|kernel| name_or_form(random, kernel, shape)),
-            mode: random.one(&MODES),
+            mode,
             chunks: (!by_bytes && random.one_in(2)).then(|| random.within(1, 9)),
             chunk_bytes: by_bytes.then(|| random.one(&[64, 300, 1 << 10, 1 << 14])),
             cpu_share: (may_share && random.one_in(4)).then(|| random.one(&[0.0, 0.1, 0.5, 0.9, 1.0])),

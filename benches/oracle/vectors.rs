@@ -65,8 +65,10 @@ impl VectorsRequest {
     pub fn draw(drawing: &mut Drawing, lists: &[&'static str], has_equal_values: bool) -> Self {
         let [on_host, mut on_devices] = kernels(drawing);
         if !has_equal_values {
-            drawing.leave_out_refused(&mut on_devices);
+            drawing.leave_out_refused(&mut on_devices, KernelId::CsrPattern);
         }
+        // Its A does not stay on the devices.
+        drawing.leave_out_refused(&mut on_devices, KernelId::CsrPacked);
         let random = &mut drawing.random;
         let devices = random.one(lists);
         let kernels = if devices == "cpu" { on_host } else { on_devices };

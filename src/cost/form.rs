@@ -42,10 +42,10 @@ impl Form {
         StoredForm { layout: self.layout(), piece: self.variant.piece, rows: self.variant.rows }
     }
 
-    /// Whether it reads A's own arrays, so that A can be copied without conversion. A list of its long rows may be copied beside them, and
-    /// values that are all equal may be left out.
+    /// Whether it reads A's own arrays, so that A can be copied without conversion. A list of its long rows may be copied beside them,
+    /// values that are all equal may be left out, and arrays may be packed once.
     pub fn reads_a_unchanged(&self) -> bool {
-        matches!(self.layout(), Layout::Csr | Layout::Cuts | Layout::Pattern)
+        matches!(self.layout(), Layout::Csr | Layout::Cuts | Layout::Pattern | Layout::Packed)
     }
 
     /// The bytes of the values of `entries` nonzeros that it does not store, since all are equal.

@@ -62,7 +62,7 @@ impl Operands {
             "ldy" => Some(self.ldy),
             "alpha" => Some(factor_bits(self.dtype, self.alpha)),
             "beta" => Some(factor_bits(self.dtype, self.beta)),
-            _ => None,
+            _ => storage.packed_number(name),
         };
         let memory = |name: &str| match name {
             "x" => self.x,

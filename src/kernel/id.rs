@@ -113,6 +113,8 @@ pub enum KernelId {
     CsrCuts,
     /// The same for an A whose values are all equal, of which one is stored.
     CsrPattern,
+    /// The same for an A that is packed once and crosses the link with fewer bytes.
+    CsrPacked,
     /// Lanes over the columns of X, long rows cut into pieces.
     CsrPieces,
     /// Lanes over the columns of X, long rows cut at canonical segments, several loads of X in flight.

@@ -104,6 +104,15 @@ pub const TABLE: &[KernelInfo] = &[
         summary: "as csr_cuts, with one value for all nonzeros; suits an A whose values are all equal and that is copied for each product",
     },
     KernelInfo {
+        id: KernelId::CsrPacked,
+        name: "csr_packed",
+        work: KindOfWork::Spmm,
+        runs_on: Processor::Gpu,
+        format: Format::Csr,
+        order: Order::Canonical,
+        summary: "as csr_cuts, with columns and few distinct values in fewer bytes; suits an A that is copied for each of many products",
+    },
+    KernelInfo {
         id: KernelId::CsrPieces,
         name: "csr_pieces",
         work: KindOfWork::Spmm,

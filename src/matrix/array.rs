@@ -176,6 +176,11 @@ pub trait SharedBytes: Send + Sync {
     /// The bytes.
     fn bytes(&self) -> &[u8];
 
+    /// Whether [`Self::is_intact`] finds every change.
+    fn finds_changes(&self) -> bool {
+        false
+    }
+
     /// Whether the bytes are unchanged since the beginning: false after a mapped file was truncated or overwritten.
     fn is_intact(&self) -> bool {
         true
@@ -236,6 +241,11 @@ impl<T: Pod> Array<T> {
     /// Whether the elements may change at any moment, as those of a mapped file.
     pub fn may_change(&self) -> bool {
         matches!(self, Self::Window(window) if !window.is_constant)
+    }
+
+    /// Whether the elements may change without [`Self::is_intact`] finding it.
+    pub fn may_change_unseen(&self) -> bool {
+        matches!(self, Self::Window(window) if !window.is_constant && !window.owner.finds_changes())
     }
 
     /// Whether the elements are unchanged since the beginning; only those of a mapped file can change.

@@ -5,15 +5,17 @@
 //! values may be in a mapped file.
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
 use super::array::Array;
 use super::columns::{CHECK_STEP, CopiedColumns, are_below};
 use super::content::ContentId;
+use super::packing::{ColumnBlocks, Packable};
 use super::scalar::Scalar;
-use super::value_bits::ValueBits;
+use super::value_bits::{KnownValues, ValueBits};
+use super::value_codes::ValueCodes;
 use crate::error::{Error, Result};
 
 /// Maximal number of columns of a matrix: indices are `u32`, and the largest `u32` marks padding.
@@ -29,8 +31,9 @@ pub struct Csr<T: Scalar> {
     columns: Array<u32>,
     values: Array<T>,
     content: ContentId,
-    /// Whether all values are equal; set by the first comparison.
-    equal_values: OnceLock<bool>,
+    known_values: KnownValues,
+    /// How its columns are packed; set by the first who asks.
+    column_blocks: OnceLock<Arc<ColumnBlocks>>,
 }
 
 /// Compares the arrays.
@@ -79,8 +82,9 @@ impl<T: Scalar> Csr<T> {
         if row_pointers.may_change() || columns.may_change() {
             return Err(Error::Internal("row pointers and columns must not be in a mapped file".into()));
         }
-        let (content, equal_values) = (ContentId::unique(), OnceLock::new());
-        let matrix = Self { rows, cols, row_pointers, columns, values, content, equal_values };
+        let (content, known_values, column_blocks) =
+            (ContentId::unique(), KnownValues::default(), OnceLock::new());
+        let matrix = Self { rows, cols, row_pointers, columns, values, content, known_values, column_blocks };
         matrix.view().check(columns_fit)?;
         Ok(matrix)
     }
@@ -95,7 +99,8 @@ impl<T: Scalar> Csr<T> {
             columns: Vec::new().into(),
             values: Vec::new().into(),
             content: ContentId::unique(),
-            equal_values: OnceLock::new(),
+            known_values: KnownValues::default(),
+            column_blocks: OnceLock::new(),
         }
     }
 
@@ -145,7 +150,8 @@ impl<T: Scalar> Csr<T> {
             mapped: self.values.may_change().then_some(Mapped(&self.values)),
             content: Some(self.content),
             // Not of values that may become others.
-            equal_values: (!self.values.may_change()).then_some(&self.equal_values),
+            known_values: (!self.values.may_change()).then_some(&self.known_values),
+            column_blocks: Some(&self.column_blocks),
         }
     }
 
@@ -157,7 +163,8 @@ impl<T: Scalar> Csr<T> {
 
     /// The same matrix, for one without values of its own: they are not read to find out whether all are equal.
     pub(super) fn with_unread_values(self) -> Self {
-        Self { equal_values: OnceLock::from(false), ..self }
+        let codes = OnceLock::from(Arc::new(ValueCodes::plain()));
+        Self { known_values: KnownValues { are_equal: OnceLock::from(false), codes }, ..self }
     }
 
     /// The same matrix in precision `U`; values are rounded to nearest.
@@ -176,7 +183,8 @@ impl<T: Scalar> Csr<T> {
             columns: AlignedBuffer::copied_from(&self.columns)?.into(),
             values: values.into(),
             content: ContentId::unique(),
-            equal_values: OnceLock::new(),
+            known_values: KnownValues::default(),
+            column_blocks: OnceLock::new(),
         })
     }
 }
@@ -206,8 +214,9 @@ pub struct CsrView<'a, T> {
     /// The array that has the values, if a mapped file may change them.
     mapped: Option<Mapped<'a, T>>,
     content: Option<ContentId>,
-    /// Where the matrix remembers whether all values are equal.
-    equal_values: Option<&'a OnceLock<bool>>,
+    /// What the matrix remembers about its values, and how its columns are packed; the latter for views of the whole matrix.
+    known_values: Option<&'a KnownValues>,
+    column_blocks: Option<&'a OnceLock<Arc<ColumnBlocks>>>,
 }
 
 /// Values of a mapped file.
@@ -230,8 +239,9 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         values: &'a [T],
     ) -> Result<Self> {
         let content = Some(ContentId::unique());
+        let (mapped, known_values, column_blocks) = (None, None, None);
         let view =
-            Self { rows, cols, row_pointers, columns, values, mapped: None, content, equal_values: None };
+            Self { rows, cols, row_pointers, columns, values, mapped, content, known_values, column_blocks };
         view.check(|columns| are_below(columns, cols as u32))?;
         Ok(view)
     }
@@ -306,7 +316,15 @@ impl<'a, T: Scalar> CsrView<'a, T> {
     /// The bits of the values of the whole matrix.
     #[doc(hidden)]
     pub fn value_bits(&self) -> ValueBits<'a> {
-        ValueBits::new(self.values, self.equal_values)
+        let may_change = self.mapped.is_some_and(|Mapped(values)| values.may_change_unseen());
+        ValueBits::new(self.values, self.known_values, may_change)
+    }
+
+    /// The arrays of these rows, to be packed.
+    #[doc(hidden)]
+    pub fn packable(&self) -> Packable<'a> {
+        let (row_pointers, columns, values) = (self.row_pointers, self.columns, self.value_bits());
+        Packable { row_pointers, columns, values, known_blocks: self.column_blocks }
     }
 
     /// The range of row `row` in `columns` and `values`.
@@ -339,7 +357,7 @@ impl<'a, T: Scalar> CsrView<'a, T> {
         if !is_valid {
             return Err(Error::Internal("row pointers decrease or end outside the entries".into()));
         }
-        Ok(CsrView { rows, row_pointers, content: None, ..*self })
+        Ok(CsrView { rows, row_pointers, content: None, column_blocks: None, ..*self })
     }
 
     /// A view of the rows `range`.
@@ -353,7 +371,8 @@ impl<'a, T: Scalar> CsrView<'a, T> {
             values: self.values,
             mapped: self.mapped,
             content: None,
-            equal_values: self.equal_values,
+            known_values: self.known_values,
+            column_blocks: None,
         }
     }
 

@@ -19,6 +19,7 @@ pub mod io;
 pub mod multivector;
 #[cfg(feature = "ndarray")]
 mod ndarray_arrays;
+pub mod packing;
 pub(crate) mod random;
 #[cfg(test)]
 mod refusal_tests;
@@ -31,6 +32,7 @@ pub mod spy;
 pub mod statistics;
 pub mod transpose;
 mod value_bits;
+pub mod value_codes;
 
 pub use array::{AlignedBuffer, Array};
 pub use columns::CopiedColumns;
@@ -41,9 +43,11 @@ pub use ell::{EllPadded, EllUnpadded};
 pub use generate::generate;
 pub use info::{Field, Loaded, MatrixInfo, Symmetry};
 pub use multivector::{MultiVector, MultiVectorView, MultiVectorViewMut};
+pub use packing::{Packable, Packing};
 pub use scalar::{Dtype, Scalar};
 pub use sell::{SlicedEll, Slicing};
 pub use spy::spy_svg;
 pub use statistics::RowStatistics;
 pub use transpose::transpose;
 pub use value_bits::ValueBits;
+pub use value_codes::{ValueCode, ValueCodes};

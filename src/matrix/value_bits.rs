@@ -1,14 +1,24 @@
-//! Whether all values of a matrix are equal. The comparison ends at the first other value, so that a general matrix costs nothing; a
-//! [`Csr`](super::Csr) remembers its result.
+//! Whether all values of a matrix are equal, and codes of few bytes for them. The comparison ends at the first other value, so that a
+//! general matrix costs nothing; a [`Csr`](super::Csr) remembers its result.
 
-use std::sync::OnceLock;
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
+
+use super::value_codes::{ValueCode, ValueCodes};
 
 /// Bytes of a parallel task; a multiple of the size of every value.
 const TASK_BYTES: usize = 1 << 16;
 /// Bytes that are compared first, without other threads.
 const FIRST_BYTES: usize = 1 << 9;
+
+/// What a matrix remembers about its values, set by the first who asks.
+#[derive(Debug, Clone, Default)]
+pub(super) struct KnownValues {
+    pub(super) are_equal: OnceLock<bool>,
+    pub(super) codes: OnceLock<Arc<ValueCodes>>,
+}
 
 /// The bits of the values of a matrix.
 #[derive(Debug, Clone, Copy)]
@@ -16,23 +26,67 @@ pub struct ValueBits<'a> {
     bytes: &'a [u8],
     /// Bytes of a value.
     size: usize,
-    /// Where the matrix remembers the result.
-    known: Option<&'a OnceLock<bool>>,
+    /// Where the matrix remembers the results.
+    known: Option<&'a KnownValues>,
+    /// Whether others may change them and nobody would see it, so that no copies of them are kept.
+    may_change: bool,
 }
 
 impl<'a> ValueBits<'a> {
-    pub(super) fn new<T: bytemuck::Pod>(values: &'a [T], known: Option<&'a OnceLock<bool>>) -> Self {
-        Self { bytes: bytemuck::cast_slice(values), size: size_of::<T>(), known }
+    pub(super) fn new<T: bytemuck::Pod>(
+        values: &'a [T],
+        known: Option<&'a KnownValues>,
+        may_change: bool,
+    ) -> Self {
+        Self { bytes: bytemuck::cast_slice(values), size: size_of::<T>(), known, may_change }
+    }
+
+    /// Their codes. Values that may change are coded only where all are equal, as in a pattern.
+    pub fn codes(&self) -> Arc<ValueCodes> {
+        if let Some(known) = self.known.and_then(|known| known.codes.get()) {
+            return known.clone();
+        }
+        let bytes = match self.may_change {
+            true if self.are_equal() => self.bytes.get(..self.size).unwrap_or_default(),
+            true => &[],
+            false => self.bytes,
+        };
+        let codes = Arc::new(ValueCodes::of(bytes, self.size));
+        self.known.map_or(codes.clone(), |known| known.codes.get_or_init(|| codes).clone())
+    }
+
+    /// Bytes of a code, estimated from so many samples.
+    pub(super) fn sampled_code_bytes(&self, samples: usize, length: usize) -> f64 {
+        if let Some(known) = self.known.and_then(|known| known.codes.get()) {
+            return known.code.bytes(self.size as u64) as f64;
+        }
+        let count = self.bytes.len() / self.size.max(1);
+        let values = |sample: usize| {
+            let begin = count * sample / samples * self.size;
+            self.bytes.get(begin..self.bytes.len().min(begin + length * self.size)).unwrap_or_default()
+        };
+        let all = (0..samples).flat_map(|sample| values(sample).chunks_exact(self.size.max(1)));
+        let distinct: HashSet<&[u8]> = all.collect();
+        let code = match distinct.len() {
+            _ if self.may_change && !self.are_equal() => ValueCode::Plain,
+            0 | 1 => ValueCode::One,
+            few if few < samples * length / 4 => ValueCode::Byte,
+            _ if self.size == 8 && distinct.iter().all(|bytes| ValueCodes::is_single(bytes)) => {
+                ValueCode::Single
+            }
+            _ => ValueCode::Plain,
+        };
+        code.bytes(self.size as u64) as f64
     }
 
     /// Whether there is at least one value and all are equal bit for bit. Runs in the rayon pool of the caller.
     pub fn are_equal(&self) -> bool {
-        if let Some(&known) = self.known.and_then(OnceLock::get) {
+        if let Some(&known) = self.known.and_then(|known| known.are_equal.get()) {
             return known;
         }
         // Not inside the lock: a thread that waits for others may run another task that asks for the same.
         let equal = self.compare();
-        self.known.map_or(equal, |known| *known.get_or_init(|| equal))
+        self.known.map_or(equal, |known| *known.are_equal.get_or_init(|| equal))
     }
 
     fn compare(&self) -> bool {
@@ -62,7 +116,7 @@ mod tests {
             bits: u32,
         ) {
             let mut values = vec![f32::from_bits(bits); count];
-            let equal = |values: &[f32]| ValueBits::new(values, None).are_equal();
+            let equal = |values: &[f32]| ValueBits::new(values, None, false).are_equal();
             prop_assert!(equal(&values));
             values[at.index(count)] = f32::from_bits(bits ^ 1 << bit);
             prop_assert_eq!(equal(&values), count == 1);
@@ -71,9 +125,9 @@ mod tests {
 
     #[test]
     fn the_result_is_remembered_and_no_values_are_not_equal_ones() {
-        let known = OnceLock::new();
-        assert!(!ValueBits::new::<f64>(&[], Some(&known)).are_equal());
-        assert_eq!(known.get(), Some(&false));
-        assert!(!ValueBits::new(&[2.0, 2.0], Some(&known)).are_equal(), "not compared again");
+        let known = KnownValues::default();
+        assert!(!ValueBits::new::<f64>(&[], Some(&known), false).are_equal());
+        assert_eq!(known.are_equal.get(), Some(&false));
+        assert!(!ValueBits::new(&[2.0, 2.0], Some(&known), false).are_equal(), "not compared again");
     }
 }

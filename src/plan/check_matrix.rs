@@ -6,6 +6,7 @@ use super::memory::{MAX_SLICES, RING_SLOTS};
 use super::tail::split_rows;
 use crate::error::{Advice, Error, Place, Result};
 use crate::kernel::Processor;
+use crate::kernel::cuda::Layout;
 use crate::work::{ChunkRows, Work, XOrder};
 
 /// The largest sizes of some chunks on a GPU.
@@ -113,6 +114,9 @@ impl Plan {
             };
             if !covers {
                 return Err("uses rows of X that its device does not receive");
+            }
+            if form.layout() == Layout::Packed && (device.x != XPlan::Whole || self.mode == Mode::Resident) {
+                return Err("is packed, with columns that refer to all of X");
             }
             // A registered A has its own column numbers, which count from the first row of X.
             if device.registered.a && (!form.reads_a_unchanged() || device.x != XPlan::Whole) {

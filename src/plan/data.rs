@@ -94,7 +94,7 @@ pub struct SetUp {
     pub open_s: f64,
     /// Loading kernels that were compiled before.
     pub load_kernels_s: f64,
-    /// Registering (page-locking) A, X and Y, and making the lists of long rows that are copied beside A.
+    /// Registering (page-locking) A, X and Y, packing A, and making the lists of long rows that are copied beside A.
     pub register_s: f64,
     /// Building the layout of A and copying A to the devices where it stays.
     pub bring_a_s: f64,

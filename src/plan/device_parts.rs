@@ -14,6 +14,7 @@ use super::memory::{Need, RING_SLOTS, budget, divide};
 use super::request::DeviceSpec;
 use super::request::ResidentLayout;
 use crate::error::{Advice, Bytes, Error, Result};
+use crate::kernel::cuda::Layout;
 use crate::work::{ChunkRows, Combine, Position, PositionRange, XChoice, XOrder};
 
 /// Largest chunk: larger ones are not copied faster.
@@ -168,8 +169,13 @@ impl Draft<'_> {
         registered: Registered,
     ) -> Result<DevicePart> {
         let (work, order, pieces) = (&self.request.work, self.forms.x_order, &chunks.pieces);
+        let is_packed =
+            is_gpu(device) && chunks.kernels.iter().any(|kernels| kernels.gpu.layout() == Layout::Packed);
         let x = match device {
             Some(_) if self.adopted_by(device).is_some() => self.adopted_x(&chunks, device)?,
+            Some(_) if is_packed && !pieces.is_empty() => {
+                XChoice::whole(&**work, order, "all of X: the columns of a packed A refer to all of X")
+            }
             Some(_) if registered.a && !pieces.is_empty() => {
                 let reason = "all of X: A is registered, so its column numbers refer to all of X";
                 XChoice::whole(&**work, order, reason)

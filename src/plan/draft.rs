@@ -14,8 +14,9 @@ use super::resident::Adopted;
 use super::shares::Balance;
 use super::tail::{split_rows, unassign_tail};
 use super::transfer::{self, Traffic, TransferChoice};
-use crate::cost::{Form, HostRates, Profile};
+use crate::cost::{Candidate, Form, HostRates, Profile};
 use crate::error::{Advice, Error, Reason, Result};
+use crate::kernel::cuda::Layout;
 use crate::work::{ChunkRows, Combine, Facts, Fingerprint, Forms, Position, PositionRange, Size};
 
 /// A row is split between devices only if it costs more than the whole product divided by this.
@@ -258,9 +259,13 @@ impl Draft<'_> {
         HostRates { copy_gb_per_s: host.copy_gb_per_s / self.gpus().max(1) as f64, ..host.clone() }
     }
 
-    /// Bytes of A, without the values that no kernel of the draft reads.
+    /// Bytes of A as the kernels of the draft read it: without values that none reads, or packed.
     pub fn a_bytes(&self) -> u64 {
         let work = &self.request.work;
+        let is_packed = |candidate: &Candidate| candidate.form.layout() == Layout::Packed;
+        if let Some(bytes) = work.sampled_packed_bytes().filter(|_| self.forms.gpu.iter().all(is_packed)) {
+            return bytes.min(work.a_bytes());
+        }
         let left_out = |form: &Form| form.left_out_bytes(self.fingerprint.entries, work.dtype());
         let forms = self.forms.gpu.iter().map(|candidate| &candidate.form);
         work.a_bytes().saturating_sub(forms.map(left_out).min().unwrap_or(0))

@@ -1,6 +1,7 @@
 //! The reasons of a plan in words. Every number in a reason is a number of the plan, or one computed by the same functions.
 
 use super::data::{Mode, Plan};
+use super::packing::packs;
 use super::predict::Finish;
 use super::set_up::{forms, registered_bytes};
 use crate::error::{Bytes, Counted, Seconds};
@@ -42,6 +43,7 @@ impl Plan {
         // Lists of long rows are made in the same step.
         let register = match gpus.iter().map(|&index| registered_bytes(self, index)).sum::<u64>() {
             0 => "list the long rows of A".into(),
+            bytes if packs(self) => format!("pack and register {}", Bytes(bytes)),
             bytes => format!("register {}", Bytes(bytes)),
         };
         let resident = gpus.iter().map(|&index| self.devices[index].slots.resident_bytes);

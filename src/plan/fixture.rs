@@ -12,7 +12,7 @@ use crate::work::Layouts;
 pub(super) fn with_draft<T>(request: &PlanRequest<'_>, mode: Mode, test: impl FnOnce(&Draft<'_>) -> T) -> T {
     let host_profile = cpu_profile(2, u64::MAX).unwrap();
     let fingerprint = request.work.fingerprint();
-    let forms = request.work.forms(&request.kernels(), Layouts::Unchanged).unwrap();
+    let forms = request.work.forms(&request.kernels(mode), Layouts::Unchanged).unwrap();
     test(&Draft {
         request,
         fingerprint: &fingerprint,

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use super::data::{Mode, Plan};
 use super::draft::{Draft, ordered};
+use super::packing::{may_gain_from_packing, packing_reason};
 use super::request::{DeviceSpec, PlanRequest};
 use super::resident::{Adopted, beside_layouts};
 use super::set_up::compared_set_up_s;
@@ -53,7 +54,7 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
         let stays = modes.contains(&Mode::Resident);
         let mut of_set: Vec<Candidate> = Vec::new();
         let draft = |devices: &[DeviceSpec], mode, layouts: &[Layouts], adopted: Option<&Adopted<'_>>| {
-            let forms = forms_of(request, layouts)?;
+            let forms = forms_of(request, mode, layouts)?;
             let (fingerprint, host_profile, samples) = (&fingerprint, &host_profile, &samples);
             Draft { request, fingerprint, forms, host_profile, devices, mode, samples, adopted }.plan()
         };
@@ -65,7 +66,7 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
             }
         }
         let beside = beside_layouts(&devices, &request.resident);
-        let own = modes.iter().flat_map(|&mode| layouts(request, mode).iter().map(move |&of| (mode, of)));
+        let own = modes.iter().flat_map(|&mode| layouts(request, mode).into_iter().map(move |of| (mode, of)));
         let mut plans: Vec<Result<Plan>> =
             own.map(|(mode, layouts)| draft(&beside, mode, &[layouts], None)).collect();
         let is_resident = |plan: &Plan| plan.mode == Mode::Resident;
@@ -73,8 +74,8 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
             || plans.iter().flatten().any(is_resident);
         if stays && !has_resident && beside != devices {
             // Layouts of other plans are evicted, and copied again when they are needed.
-            let all = layouts(request, Mode::Resident).iter();
-            plans.extend(all.map(|&layouts| draft(&devices, Mode::Resident, &[layouts], None)));
+            let all = layouts(request, Mode::Resident).into_iter();
+            plans.extend(all.map(|layouts| draft(&devices, Mode::Resident, &[layouts], None)));
         }
         for plan in plans {
             match plan {
@@ -93,6 +94,7 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
     let mut others: Vec<String> = left_out(request, &tried, best);
     let plans = || tried.iter().map(|candidate| &candidate.plan);
     others.extend(plans().nth(best).and_then(|best| values_reason(best, plans())));
+    others.extend(plans().nth(best).and_then(|best| packing_reason(best, plans())));
     match (tried.into_iter().nth(best), refused) {
         (Some(Candidate { mut plan, .. }), _) => {
             plan.reasons.extend(others);
@@ -105,12 +107,12 @@ pub(super) fn make_of_devices(request: &PlanRequest<'_>) -> Result<Plan> {
 }
 
 /// The forms of these layouts, each once.
-fn forms_of(request: &PlanRequest<'_>, layouts: &[Layouts]) -> Result<Forms> {
+fn forms_of(request: &PlanRequest<'_>, mode: Mode, layouts: &[Layouts]) -> Result<Forms> {
     let (first, others) = match layouts.split_first() {
         Some((first, others)) => (*first, others),
         None => (Layouts::Unchanged, layouts),
     };
-    let kernels = request.kernels();
+    let kernels = request.kernels(mode);
     let mut forms = request.work.forms(&kernels, first)?;
     for &layouts in others {
         for candidate in request.work.forms(&kernels, layouts)?.gpu {
@@ -166,23 +168,29 @@ fn left_out(request: &PlanRequest<'_>, tried: &[Candidate], best: usize) -> Vec<
 }
 
 /// The layouts of A on GPUs to compare, the preferred first. An A that is copied with each product keeps the host's layout, where all
-/// values are equal also without them, unless another one may pay all the same. Under a memory limit these are used, since they are
-/// the smallest.
-fn layouts(request: &PlanRequest<'_>, mode: Mode) -> &'static [Layouts] {
+/// values are equal also without them, unless packing it once or another one may pay all the same. Under a memory limit the host's
+/// layouts are used, since they are the smallest.
+fn layouts(request: &PlanRequest<'_>, mode: Mode) -> Vec<Layouts> {
     let limited = || request.devices.iter().any(|device| device.memory_limit_bytes.is_some());
     let has_gpu = request.devices.iter().any(|device| device.profile.link.is_some());
     let gains = || request.work.gains_from_layouts();
-    let equal = || request.work.has_equal_values();
+    let copied = mode != Mode::Resident;
+    let mut layouts = vec![Layouts::Unchanged];
     match mode {
-        Mode::Resident if !limited() => &[Layouts::Any],
-        _ if !has_gpu || request.kernel.is_some() => &[Layouts::Unchanged],
-        _ => match (mode != Mode::Resident && gains(), equal()) {
-            (false, false) => &[Layouts::Unchanged],
-            (false, true) => &[Layouts::Unchanged, Layouts::Pattern],
-            (true, false) => &[Layouts::Unchanged, Layouts::Any],
-            (true, true) => &[Layouts::Unchanged, Layouts::Pattern, Layouts::Any],
-        },
+        Mode::Resident if !limited() => return vec![Layouts::Any],
+        _ if !has_gpu || request.kernel.is_some() => return layouts,
+        _ => {}
     }
+    if request.work.has_equal_values() {
+        layouts.push(Layouts::Pattern);
+    }
+    if copied && may_gain_from_packing(request) {
+        layouts.push(Layouts::Packed);
+    }
+    if copied && gains() {
+        layouts.push(Layouts::Any);
+    }
+    layouts
 }
 
 /// The sets of devices to compare: all; where some are not required, also the CPU alone and the GPUs alone.

@@ -23,6 +23,7 @@ mod linear_times;
 mod make;
 mod memory;
 mod outputs;
+mod packing;
 mod predict;
 mod remaining;
 mod request;

@@ -123,7 +123,8 @@ impl Steps {
 /// Seconds to make the list of the long rows of a chunk on the host: a pass over its row pointers. 0 if its kernel needs none.
 pub(super) fn list_s(device: &DevicePlan, host: &HostRates, chunk: &Chunk) -> f64 {
     let layout = chunk.form(device.profile.processor).layout();
-    let has_list = device.profile.link.is_some() && matches!(layout, Layout::Cuts | Layout::Pattern);
+    let has_list =
+        device.profile.link.is_some() && matches!(layout, Layout::Cuts | Layout::Pattern | Layout::Packed);
     if has_list { host.copy_s(chunk.slice_rows().saturating_mul(8)) } else { 0.0 }
 }
 

@@ -63,6 +63,8 @@ pub struct PlanRequest<'a> {
     pub vectors_stay: bool,
     /// Canonical kernels only: Y has the same bytes for any devices, chunks and threads.
     pub reproducible: bool,
+    /// The most memory of the host for a packed copy of A.
+    pub host_memory_bytes: u64,
     /// The layouts of the same A that devices have already, the most recently used first.
     pub resident: Vec<ResidentLayout>,
 }
@@ -83,8 +85,8 @@ pub struct ResidentLayout {
 }
 
 impl<'a> PlanRequest<'a> {
-    /// What it says about kernels.
-    pub(super) fn kernels(&self) -> KernelRequest {
+    /// What it says about kernels, for plans with this mode.
+    pub(super) fn kernels(&self, mode: Mode) -> KernelRequest {
         let has = |processor| self.devices.iter().any(|device| device.profile.processor == processor);
         let mut gpus = self.devices.iter().filter(|device| device.profile.link.is_some());
         KernelRequest {
@@ -94,6 +96,7 @@ impl<'a> PlanRequest<'a> {
             reproducible: self.reproducible,
             has_cpu: has(Processor::Cpu),
             has_gpu: has(Processor::Gpu),
+            a_stays: mode == Mode::Resident,
             is_cluster: self.cluster.is_some(),
             compiles: gpus.clone().all(|device| device.profile.compiles),
             cublas: gpus.all(|device| device.profile.cublas),
@@ -133,6 +136,7 @@ impl<'a> PlanRequest<'a> {
             vectors_change: false,
             vectors_stay: false,
             reproducible: false,
+            host_memory_bytes: u64::MAX,
             resident: Vec::new(),
         }
     }

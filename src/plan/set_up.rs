@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::data::{Chunk, DevicePlan, Mode, Plan, Registered, SetUp};
+use super::packing::pack_chunk_s;
 use super::predict::list_s;
 use crate::cost::{Form, HostRates, Profile};
 use crate::kernel::Processor;
@@ -79,11 +80,11 @@ fn register_s(plan: &Plan, index: usize) -> f64 {
     registered_bytes(plan, index) as f64 * 1e-9 * s_per_gb
 }
 
-/// Seconds to make the lists of long rows that are copied with each product.
+/// Seconds to make the lists of long rows, and to pack A, where these are copied with each product.
 fn lists_s(plan: &Plan) -> f64 {
     let of_chunk = |chunk: &Chunk| {
         let device = plan.devices.get(chunk.home as usize).filter(|_| plan.mode != Mode::Resident)?;
-        Some(list_s(device, &plan.host, chunk))
+        Some(list_s(device, &plan.host, chunk) + pack_chunk_s(plan, device, chunk))
     };
     plan.chunks.iter().filter_map(of_chunk).sum()
 }

@@ -201,6 +201,7 @@ impl ProductOptions {
             always_register: self.transfer == Transfer::Registered,
             reproducible: self.reproducible,
             cluster: resolved.cluster.clone(),
+            host_memory_bytes: self.host_memory_limit_bytes.unwrap_or(u64::MAX),
             ..PlanRequest::new(work, resolved.devices.clone(), resolved.host.clone())
         }
     }

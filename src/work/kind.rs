@@ -50,6 +50,8 @@ pub enum Layouts {
     Unchanged,
     /// The same without its values, where all are equal: one of them is copied.
     Pattern,
+    /// The same rows with columns and values in fewer bytes, packed once.
+    Packed,
     /// Any layout.
     Any,
 }
@@ -69,6 +71,8 @@ pub struct KernelRequest {
     pub has_cpu: bool,
     /// Whether there is a GPU among the devices.
     pub has_gpu: bool,
+    /// Whether A stays on the GPUs.
+    pub a_stays: bool,
     /// Whether the devices are those of a cluster, to which none can be added.
     pub is_cluster: bool,
     /// Whether every GPU can compile kernels.
@@ -196,6 +200,11 @@ pub trait Kind: Debug + Send + Sync {
     /// Whether A has values and all are equal, so that a kernel needs only one.
     fn has_equal_values(&self) -> bool {
         false
+    }
+
+    /// Bytes of A packed, estimated from samples; `None` where it cannot be packed.
+    fn sampled_packed_bytes(&self) -> Option<u64> {
+        None
     }
 
     /// Bytes of a piece of A as the host stores it.

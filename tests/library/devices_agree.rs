@@ -348,8 +348,9 @@ fn every_form_of_every_gpu_kernel_computes_its_share() {
         let equal = Csr::try_new(general.rows(), general.cols(), pointers, columns, equal).unwrap();
         for kernel in CUDA_KERNELS {
             let a = if kernel.layout == Layout::Pattern { &equal } else { &general };
-            for (&variant, mode) in kernel.variants.iter().zip([Mode::Stream, Mode::Resident].iter().cycle())
-            {
+            // A packed A is copied with each product.
+            let other = if kernel.layout == Layout::Packed { Mode::Oneshot } else { Mode::Resident };
+            for (&variant, mode) in kernel.variants.iter().zip([Mode::Stream, other].iter().cycle()) {
                 let (id, mode) = (kernel.id, Some(*mode));
                 let case = Case {
                     devices: &devices,

@@ -12,12 +12,12 @@ use rowloom::internal::work::Work;
 
 /// How A gets to the devices, and how it is computed there.
 #[derive(Debug, Clone)]
-struct Way {
-    devices: &'static [&'static str],
-    mode: Mode,
-    transfer: Transfer,
-    chunks: Option<usize>,
-    kernel: Option<KernelId>,
+pub struct Way {
+    pub devices: &'static [&'static str],
+    pub mode: Mode,
+    pub transfer: Transfer,
+    pub chunks: Option<usize>,
+    pub kernel: Option<KernelId>,
 }
 
 /// An emulated device that registers memory at no cost.
@@ -27,7 +27,7 @@ fn device(name: &str) -> DeviceSpec {
     DeviceSpec { name: name.into(), profile, memory_limit_bytes: None, taken_bytes: 0, required: true }
 }
 
-fn x_for(rows: usize, k: usize, seed: usize) -> MultiVector<f64> {
+pub fn x_for(rows: usize, k: usize, seed: usize) -> MultiVector<f64> {
     MultiVector::from_fn(rows, k, |row, k| ((row * 31 + k * 17 + seed) % 101) as f64 / 37.0 - 1.3).unwrap()
 }
 
@@ -36,7 +36,7 @@ fn bits(values: &MultiVector<f64>) -> Vec<u64> {
 }
 
 /// The plan for two products with different X. Fails unless each Y has the bits of the reference.
-fn assert_canonical(a: &Csr<f64>, k: usize, way: &Way) -> Plan {
+pub fn assert_canonical(a: &Csr<f64>, k: usize, way: &Way) -> Plan {
     let resolved = ResolvedDevices {
         devices: way.devices.iter().map(|name| device(name)).collect(),
         host: host_rates(2).unwrap(),
@@ -70,12 +70,12 @@ fn assert_canonical(a: &Csr<f64>, k: usize, way: &Way) -> Plan {
 }
 
 /// The same pattern with this value everywhere.
-fn with_value(a: &Csr<f64>, value: f64) -> Csr<f64> {
+pub fn with_value(a: &Csr<f64>, value: f64) -> Csr<f64> {
     let (pointers, columns) = (a.view().row_pointers().to_vec(), a.view().columns().to_vec());
     Csr::try_new(a.rows(), a.cols(), pointers, columns, vec![value; a.nnz()]).unwrap()
 }
 
-fn matrix(lengths: &[usize], cols: usize) -> Csr<f64> {
+pub fn matrix(lengths: &[usize], cols: usize) -> Csr<f64> {
     let (mut pointers, mut columns) = (vec![0], Vec::new());
     for (row, &length) in lengths.iter().enumerate() {
         let length = length.min(cols);
@@ -87,7 +87,7 @@ fn matrix(lengths: &[usize], cols: usize) -> Csr<f64> {
     Csr::try_new(lengths.len(), cols, pointers, columns, values).unwrap()
 }
 
-fn ways(kernel: KernelId) -> impl Strategy<Value = Way> {
+pub fn ways(kernel: KernelId) -> impl Strategy<Value = Way> {
     let devices = prop_oneof![Just(&["emu:0"][..]), Just(&["emu:0", "emu:1"][..])];
     let mode = prop_oneof![Just(Mode::Oneshot), Just(Mode::Stream)];
     let transfer = prop_oneof![Just(Transfer::Registered), Just(Transfer::Staged), Just(Transfer::Auto)];
@@ -154,6 +154,8 @@ fn h200(a: &Csr<f64>, k: usize, reproducible: bool) -> Plan {
     let device = DeviceSpec::new("sim:h200", machine.gpus[0].clone());
     let work = Work::spmm(&a.view(), k).unwrap();
     let request = PlanRequest::new(work, vec![device], machine.host);
+    // Without memory for a packed copy of A.
+    let request = PlanRequest { host_memory_bytes: 0, ..request };
     make(&PlanRequest { mode: Some(Mode::Oneshot), repeat: 10, reproducible, ..request }).unwrap()
 }
 

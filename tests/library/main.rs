@@ -20,6 +20,7 @@ mod long_rows;
 mod mpi_inside;
 mod one_memory_for_a;
 mod options;
+mod packed_a;
 mod page_locked;
 mod ranks;
 mod ranks_faults;

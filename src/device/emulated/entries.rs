@@ -48,6 +48,12 @@ impl Entry {
             15: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
             16: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15;
             17: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16;
+            18: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17;
+            19: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18;
+            20: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19;
+            21: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20;
+            22: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21;
+            23: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22;
         }
     }
 }
@@ -86,7 +92,7 @@ mod tests {
                 for variant in kernel.variants_of(dtype) {
                     let entry = entry(&kernel.entry(dtype, variant)).unwrap();
                     assert_eq!(entry.parameters, kernel.parameters.len());
-                    assert!((1..=17).contains(&entry.parameters));
+                    assert!((1..=23).contains(&entry.parameters));
                 }
             }
         }

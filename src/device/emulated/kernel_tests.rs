@@ -152,7 +152,7 @@ pub(super) fn scaled_product<T: Scalar>(
                         "ldy" => (pitch_bytes / value_bytes) as u64,
                         "alpha" => factor_bits(T::DTYPE, alpha),
                         "beta" => factor_bits(T::DTYPE, beta),
-                        _ => panic!("unknown number {name}"),
+                        _ => storage.packed_number(name).unwrap_or_else(|| panic!("unknown number {name}")),
                     });
                 }
             };
@@ -308,6 +308,7 @@ fn check_awkward<T: Scalar>(lengths: &[usize], k: usize, (tiny, subnormal): (f64
             KernelId::CsrRuns,
             KernelId::CsrCuts,
             KernelId::CsrPattern,
+            KernelId::CsrPacked,
             KernelId::RowGroups,
         ];
         if !cuts_rows.contains(&kernel.id) {

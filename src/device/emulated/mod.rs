@@ -23,6 +23,8 @@ mod kernel_tests;
 mod lane;
 mod launch;
 mod memory;
+#[cfg(test)]
+mod packed_tests;
 mod peer;
 #[cfg(test)]
 mod peer_tests;

@@ -33,6 +33,8 @@ pub enum Layout {
     Cuts,
     /// The same with one value for all nonzeros: `work::spmm::cuts`.
     Pattern,
+    /// The same with columns and values packed: `work::spmm::packed`.
+    Packed,
     /// CSR with a list of runs of consecutive rows: `work::spmm::items`.
     Runs,
     /// CSR with a list of short rows and of pieces of long rows: `work::spmm::items`.

@@ -2,6 +2,7 @@
 //!
 //! - numbers: `rows`, `k`, `items` (the items of the grid), `heavy` (the first so many items get a warp each), `longest` (the
 //!   same, but 0 if there are too many such items), `width`, `narrow` (1 if columns are 16-bit offsets from `bases`, else 0),
+//!   `first_row`, `high_bits` and `value_code` (how a chunk is packed: `work::spmm::packed`),
 //!   `ldx` and `ldy` (leading dimensions in elements), `alpha` and `beta` (the factors of `Y = alpha A X + beta Y`,
 //!   as bits of numbers in the kernel's precision);
 //! - the arrays of the chunk, by their names in its storage;
@@ -86,6 +87,33 @@ pub const CUTS: &[Parameter] = &[
     Parameter::Read("row_pointers"),
     Parameter::Read("columns"),
     Parameter::Read("values"),
+    Parameter::Read("x"),
+    Parameter::Number("ldx"),
+    Parameter::Result("y"),
+    Parameter::Number("ldy"),
+    Parameter::Number("alpha"),
+    Parameter::Number("beta"),
+    Parameter::Write("scratch"),
+    Parameter::Update("counters"),
+];
+
+/// Parameters of kernels on a packed A with a list of the segments of long rows.
+pub const PACKED: &[Parameter] = &[
+    Parameter::Number("heavy"),
+    Parameter::Number("rows"),
+    Parameter::Number("first_row"),
+    Parameter::Number("high_bits"),
+    Parameter::Number("value_code"),
+    Parameter::Number("k"),
+    Parameter::Read("list"),
+    Parameter::Read("parts"),
+    Parameter::Read("cuts"),
+    Parameter::Read("table"),
+    Parameter::Read("bases"),
+    Parameter::Read("row_starts"),
+    Parameter::Read("low"),
+    Parameter::Read("high"),
+    Parameter::Read("codes"),
     Parameter::Read("x"),
     Parameter::Number("ldx"),
     Parameter::Result("y"),

@@ -140,6 +140,14 @@ pub const CUDA_KERNELS: &[CudaKernel] = &[
         ..CSR_CUTS
     },
     CudaKernel {
+        id: KernelId::CsrPacked,
+        file: "csr_packed.cu",
+        text: text!("csr_packed.cu"),
+        layout: Layout::Packed,
+        parameters: parameter::PACKED,
+        ..CSR_CUTS
+    },
+    CudaKernel {
         id: KernelId::CsrPieces,
         file: "csr_pieces.cu",
         text: text!("csr_pieces.cu"),

@@ -90,6 +90,10 @@ impl SharedBytes for Mapping {
         self.bytes()
     }
 
+    fn finds_changes(&self) -> bool {
+        true
+    }
+
     fn is_intact(&self) -> bool {
         self.is_intact()
     }

@@ -13,10 +13,9 @@ use crate::kernel::check::{
     Applied, Checksums, Method, Observation, Operator, RowCheck, SumsOfX, wrong_rows_by_rows,
 };
 use crate::kernel::cpu::{Kernels, PreparedKernel, RowsObserver};
-use crate::kernel::cuda::Layout;
 use crate::kernel::scaling::scaling as rounded;
-use crate::kernel::{KernelId, Processor, reference};
-use crate::matrix::{ContentId, Csr, CsrView, MultiVectorView, MultiVectorViewMut, Scalar};
+use crate::kernel::{KernelId, reference};
+use crate::matrix::{ContentId, Csr, CsrView, MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Chunk, Plan};
 use crate::runtime::Check;
 use crate::runtime::job::{Accelerator, BorrowsA, CheckedProduct, Job, Scaling};
@@ -64,7 +63,7 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
     }
 
     fn shared_arrays<'m>(&self, shared: &'m Csr<T>, device: usize) -> Vec<&'m [u8]> {
-        arrays(&self.plan, shared.view(), device)
+        arrays(self, shared.view(), device)
     }
 
     fn borrow<'env>(&'env self, scope: &BorrowScope<'env>) -> Result<BorrowedMatrix> {
@@ -109,9 +108,7 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
         };
         let list =
             (list_bytes > 0).then(|| Ok(HostTransfer::whole(self.list_of(chunk)?, device(0..list_bytes))));
-        let of_a =
-            storage.arrays.iter().filter(|array| array.range.start >= list_bytes && !array.range.is_empty());
-        let copies = of_a.map(|array| {
+        let copies = storage.arrays_of_a().map(|array| {
             Ok(HostTransfer::whole(a.array(self, chunk, array.name)?, device(array.range.clone())))
         });
         list.into_iter().chain(copies).collect()
@@ -243,18 +240,18 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
 impl<'m, 'a: 'm, T: Kernels> BorrowsA<'m> for SpmmJob<'a, T> {
     fn borrowed_arrays(&self, device: usize) -> Vec<&'m [u8]> {
         match self.matrix {
-            Matrix::Borrowed(view) => arrays(&self.plan, view, device),
+            Matrix::Borrowed(view) => arrays(self, view, device),
             Matrix::Shared(_) => Vec::new(),
         }
     }
 }
 
-/// The parts of A's arrays that contain the chunks of device number `index`.
-fn arrays<'m, T: Scalar>(plan: &Plan, matrix: CsrView<'m, T>, index: usize) -> Vec<&'m [u8]> {
+/// The parts of A's arrays that contain the chunks of device number `index`, without those that are copied packed.
+fn arrays<'m, T: Kernels>(job: &SpmmJob<'_, T>, matrix: CsrView<'m, T>, index: usize) -> Vec<&'m [u8]> {
     let number = index as u32;
-    let is_own = |chunk: &&Chunk| chunk.home == number || chunk.also.contains(&number);
-    let own = || plan.chunks.iter().filter(is_own);
-    let rows = own().map(|chunk| match chunk.rows {
+    let is_own = |chunk: &Chunk| chunk.home == number || chunk.also.contains(&number);
+    let own = || job.plan.chunks.iter().enumerate().filter(|(_, chunk)| is_own(chunk));
+    let rows = own().map(|(_, chunk)| match chunk.rows {
         ChunkRows::Rows { begin, end } => (begin, end),
         ChunkRows::Segments { row, .. } => (row, row + 1),
     });
@@ -266,10 +263,17 @@ fn arrays<'m, T: Scalar>(plan: &Plan, matrix: CsrView<'m, T>, index: usize) -> V
     let entries = first as usize..last as usize;
     let columns = matrix.columns().get(entries.clone()).unwrap_or_default();
     let values = matrix.values().get(entries).unwrap_or_default();
-    // The one value of a pattern is copied with the lists of long rows.
-    let values =
-        if own().all(|chunk| chunk.form(Processor::Gpu).layout() == Layout::Pattern) { &[] } else { values };
-    let arrays: [&[u8]; 3] =
-        [bytemuck::cast_slice(pointers), bytemuck::cast_slice(columns), bytemuck::cast_slice(values)];
-    arrays.into_iter().filter(|bytes| !bytes.is_empty()).collect()
+    // The others are copied with the lists of long rows.
+    let is_copied = |names: &[&str]| {
+        own()
+            .filter_map(|(chunk, _)| job.storage(chunk).ok())
+            .any(|storage| storage.arrays_of_a().any(|array| names.contains(&array.name)))
+    };
+    let arrays: [(&[&str], &[u8]); 3] = [
+        (&["row_pointers"], bytemuck::cast_slice(pointers)),
+        (&["columns"], bytemuck::cast_slice(columns)),
+        (&["values", "codes"], bytemuck::cast_slice(values)),
+    ];
+    let copied = arrays.into_iter().filter(|(names, bytes)| !bytes.is_empty() && is_copied(names));
+    copied.map(|(_, bytes)| bytes).collect()
 }

@@ -56,7 +56,7 @@ impl BorrowedMatrix {
                 Ok(range(boundaries, 0, pointers.len() as u64, 8))
             }
             ("columns", ..) => Ok(range(&self.columns, first, last, 4)),
-            ("values", ..) => Ok(range(&self.values, first, last, size_of::<T>() as u64)),
+            ("values" | "codes", ..) => Ok(range(&self.values, first, last, size_of::<T>() as u64)),
             _ => Err(Error::Internal(format!("array {name} of chunk {chunk} is not an array of A"))),
         }
     }

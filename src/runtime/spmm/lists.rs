@@ -1,5 +1,5 @@
-//! The lists of long rows of chunks, each with the value of all nonzeros where the kernel needs only one. They are made once for a job,
-//! since A stays the same: in page-locked memory where devices copy A in place, otherwise when a chunk is staged first.
+//! The lists of long rows of chunks, each with the value of all nonzeros where the kernel needs only one, and packed chunks. They are made
+//! once for a job, since A stays the same: in page-locked memory where devices copy A in place, otherwise when a chunk is staged first.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -92,8 +92,8 @@ impl<T: Kernels> SpmmJob<'_, T> {
                 own.ok_or_else(|| Error::Internal("lists have other sizes than their memory".into()))?,
             ));
         }
-        lists.into_par_iter().try_for_each(|(chunk, list)| {
-            self.storage(chunk)?.write_list(self.rows(chunk)?.row_pointers(), list)
-        })
+        lists
+            .into_par_iter()
+            .try_for_each(|(chunk, list)| self.storage(chunk)?.write_list(self.rows(chunk)?, list))
     }
 }

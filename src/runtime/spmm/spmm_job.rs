@@ -7,15 +7,15 @@ use rayon::prelude::*;
 use super::lists::Lists;
 use super::matrix::Matrix;
 use super::settings::Settings;
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::kernel::cpu::{Kernels, PreparedKernel};
 use crate::kernel::cuda::{CudaKernel, Layout};
 use crate::kernel::order::SEGMENT;
 use crate::kernel::{KernelId, Processor};
-use crate::matrix::CsrView;
+use crate::matrix::{CsrView, Packing};
 use crate::plan::{Chunk, Plan};
 use crate::runtime::job::Job;
-use crate::work::spmm::{Spmm, Storage, values_differ};
+use crate::work::spmm::{Spmm, Storage, packed_differently, values_differ};
 use crate::work::{ChunkRows, Kind};
 
 /// A chunk's product on the host, prepared when it is first needed.
@@ -58,20 +58,42 @@ impl<'a, T: Kernels> SpmmJob<'a, T> {
         if with_devices && !uniform && view.nnz() > 0 && plan.chunks.iter().any(is_pattern) {
             return Err(values_differ());
         }
+        let is_packed = |chunk: &Chunk| chunk.form(Processor::Gpu).layout() == Layout::Packed;
+        let packing = (with_devices && plan.chunks.iter().any(is_packed)).then(|| view.packable().packing());
         let products = plan.chunks.iter().map(|_| Mutex::new(None)).collect();
         let (lists, storages) = (Lists::new(plan.chunks.len()), Vec::new());
         let mut job = Self { matrix, plan, settings, segments, storages, lists, uniform, products };
         if with_devices {
             let chunks = (0..job.plan.chunks.len()).into_par_iter();
-            job.storages = chunks.map(|chunk| job.lay_out(chunk)).collect::<Result<_>>()?;
+            let storages = chunks.map(|chunk| job.lay_out(chunk, packing.as_ref()));
+            job.storages = storages.collect::<Result<_>>()?;
         }
+        job.check_packed_bytes()?;
         Ok(job)
     }
 
-    fn lay_out(&self, chunk: usize) -> Result<Storage> {
+    fn lay_out(&self, chunk: usize, packing: Option<&Packing>) -> Result<Storage> {
         let planned = self.chunk(chunk)?;
         let layout = CudaKernel::of(planned.gpu_kernel)?.layout;
-        Storage::of(layout, &planned.gpu_variant, self.rows(chunk)?)
+        let Some(packing) = packing.filter(|_| layout == Layout::Packed) else {
+            return Storage::of(layout, &planned.gpu_variant, self.rows(chunk)?);
+        };
+        let rows = self.rows(chunk)?;
+        let storage = Storage::of_packed(&planned.gpu_variant, rows, packing.clone(), planned.rows)?;
+        // A plan may be of another matrix with the same pattern, and values may have changed since it was made.
+        if storage.bytes() == planned.staged_bytes { Ok(storage) } else { Err(packed_differently()) }
+    }
+
+    /// Refuses packed copies of A that are larger than the memory for them.
+    fn check_packed_bytes(&self) -> Result<()> {
+        let limit_bytes = self.settings.memory_limit_bytes;
+        let packed = self.storages.iter().filter(|storage| storage.packed.is_some());
+        let needed_bytes = packed.map(Storage::list_bytes).fold(0, u64::saturating_add);
+        if needed_bytes <= limit_bytes {
+            return Ok(());
+        }
+        let what = "the packed copy of A".into();
+        Err(Error::DoesNotFit { what, needed_bytes, limit_bytes, advice: Advice::AutomaticKernel.into() })
     }
 
     /// Whether all values of the matrix are equal.

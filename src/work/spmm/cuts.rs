@@ -7,6 +7,7 @@
 //! The layout [`Layout::Pattern`] is for a matrix whose values are all equal: `values` has one of them, after `counters`.
 
 use super::items::{Item, List, spans_of};
+use super::packed::{self, PackedRows};
 use super::storage::{Arrays, Storage, cast, entry_range, write_entries};
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Layout, MAX_TILES, Variant};
@@ -18,21 +19,24 @@ use crate::work::HeldRows;
 /// in about as much time as a launch takes; the list of longer rows has at most a twentieth of the bytes of their entries.
 pub const LONG_ROW: u64 = 2 * SEGMENT as u64;
 
+/// The arrays of a list.
+pub(super) const LIST_ARRAYS: usize = 4;
+
 /// The number of the arrays that come before those of A: of the list and, in the pattern's layout, the one value.
 const fn list_arrays(layout: Layout) -> usize {
     match layout {
-        Layout::Cuts => 4,
-        Layout::Pattern => 5,
+        Layout::Cuts => LIST_ARRAYS,
+        Layout::Pattern => LIST_ARRAYS + 1,
         _ => 0,
     }
 }
 
 /// The sizes of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Counts {
-    segments: u64,
+pub(super) struct Counts {
+    pub segments: u64,
     cuts: u64,
-    slots: u64,
+    pub slots: u64,
 }
 
 impl Counts {
@@ -50,6 +54,21 @@ impl Counts {
     }
 }
 
+/// The arrays of the list of rows with these lengths, and its sizes.
+pub(super) fn list_arrays_of(
+    lengths: impl Iterator<Item = u64>,
+) -> ([(&'static str, u64, u64); LIST_ARRAYS], Counts) {
+    let counts = Counts::of(lengths);
+    let Counts { segments, cuts, .. } = counts;
+    let list = [
+        ("list", segments, size_of::<Item>() as u64),
+        ("parts", segments, 4),
+        ("cuts", cuts, size_of::<super::items::Cut>() as u64),
+        ("counters", cuts * MAX_TILES, 4),
+    ];
+    (list, counts)
+}
+
 /// Storage of rows with these lengths, in a layout of this file.
 pub(super) fn storage(
     (layout, variant): (Layout, &Variant),
@@ -57,13 +76,7 @@ pub(super) fn storage(
     (rows, nnz): (u64, u64),
     value_bytes: u64,
 ) -> Storage {
-    let Counts { segments, cuts, slots } = Counts::of(lengths);
-    let list = [
-        ("list", segments, size_of::<Item>() as u64),
-        ("parts", segments, 4),
-        ("cuts", cuts, size_of::<super::items::Cut>() as u64),
-        ("counters", cuts * MAX_TILES, 4),
-    ];
+    let (list, Counts { segments, slots, .. }) = list_arrays_of(lengths);
     let [pointers, columns] = [("row_pointers", rows + 1, 8), ("columns", nnz, 4)];
     let of_a = match layout {
         Layout::Pattern => [("values", 1, value_bytes), pointers, columns],
@@ -103,11 +116,20 @@ fn write_rows<T: Scalar>(
 }
 
 impl Storage {
-    /// Bytes before its first array that is a part of A: those of the list of long rows, and of the value of all nonzeros; 0 without
-    /// both.
+    /// Bytes that are made once and copied with each product, before its first array that is a part of A: those of the list of long rows,
+    /// of the value of all nonzeros, or of all that is packed; 0 where there are none.
     pub fn list_bytes(&self) -> u64 {
+        if self.layout == Layout::Packed {
+            return self.packed_bytes();
+        }
         let arrays = list_arrays(self.layout);
         self.arrays.get(arrays).filter(|_| arrays > 0).map_or(0, |array| array.range.start)
+    }
+
+    /// The arrays of A that are copied as they are.
+    pub fn arrays_of_a(&self) -> impl Iterator<Item = &super::Array> {
+        let begin = self.list_bytes();
+        self.arrays.iter().filter(move |array| array.range.start >= begin && !array.range.is_empty())
     }
 
     /// Writes `rows` after a list that was written before.
@@ -119,11 +141,22 @@ impl Storage {
     ) -> Result<()> {
         let none = || Error::Internal("a chunk does not fit its slot".into());
         let slot = slot.get_mut(..self.bytes() as usize).ok_or_else(none)?;
+        if self.layout == Layout::Packed {
+            let values = slot.get_mut(self.packed_bytes() as usize..).unwrap_or_default();
+            let own = rows.values().get(entry_range(rows)).unwrap_or_default();
+            let values = values.get_mut(..size_of_val(own)).filter(|_| self.packed_bytes() < self.bytes());
+            values.into_iter().for_each(|values| values.copy_from_slice(bytemuck::cast_slice(own)));
+            return Ok(());
+        }
         write_rows(self.layout, rows, held, self.split(slot)?)
     }
 
-    /// Writes these bytes for the rows with these row pointers.
-    pub fn write_list(&self, row_pointers: &[u64], to: &mut [u8]) -> Result<()> {
+    /// Writes these bytes for these rows.
+    pub fn write_list<T: Scalar>(&self, rows: CsrView<'_, T>, to: &mut [u8]) -> Result<()> {
+        if let Some(packed) = &self.packed {
+            return self.write_packed(packed, rows, to);
+        }
+        let row_pointers = rows.row_pointers();
         let arrays = self.arrays.get(..list_arrays(self.layout)).unwrap_or_default().to_vec();
         if to.len() as u64 != self.list_bytes() || arrays.is_empty() {
             return Err(Error::Internal("a list of long rows has another size than its memory".into()));
@@ -139,6 +172,29 @@ impl Storage {
             _ => own.split(to)?,
         };
         List::of_long_rows(LONG_ROW, row_pointers)?.write(items, parts, cuts, counters)
+    }
+
+    fn write_packed<T: Scalar>(
+        &self,
+        packed: &PackedRows,
+        rows: CsrView<'_, T>,
+        to: &mut [u8],
+    ) -> Result<()> {
+        if to.len() as u64 != self.list_bytes() {
+            return Err(Error::Internal("a packed chunk has another size than its memory".into()));
+        }
+        let mut own = self.clone();
+        if self.packed_bytes() < self.bytes() {
+            // Plain values are not among them.
+            own.arrays
+                .iter_mut()
+                .skip(packed::ARRAYS - 1)
+                .for_each(|array| array.range.end = array.range.start);
+        }
+        let arrays: Arrays<'_, { packed::ARRAYS }> = own.split(to)?;
+        let [items, parts, cuts, counters, arrays @ ..] = arrays;
+        List::of_long_rows(LONG_ROW, rows.row_pointers())?.write(items, parts, cuts, counters)?;
+        packed.write(rows, arrays)
     }
 }
 
@@ -194,7 +250,7 @@ mod tests {
             // The list by itself has the same bytes.
             let mut list = AlignedBuffer::<u8>::zeroed(storage.list_bytes() as usize).unwrap();
             list.fill(0xa5);
-            storage.write_list(pointers, &mut list).unwrap();
+            storage.write_list(rows, &mut list).unwrap();
             for array in &storage.arrays[..list_arrays(Layout::Cuts)] {
                 let range = array.range.start as usize..array.range.end as usize;
                 prop_assert_eq!(&list[range.clone()], &slot[range]);

@@ -44,12 +44,28 @@ pub(crate) fn values_differ() -> Error {
     Error::usage(reason).advise([Advice::AutomaticKernel])
 }
 
+/// The refusal of a plan whose A was packed in another way than this matrix is.
+pub(crate) fn packed_differently() -> Error {
+    let reason =
+        "the plan is for a packed A of another size: its columns or values differ from those of this matrix";
+    Error::usage(reason).advise([Advice::AutomaticKernel])
+}
+
+/// The refusal of a packed A that stays on the devices.
+pub(super) fn packed_stays() -> Error {
+    let name = KernelId::CsrPacked.name();
+    let reason =
+        format!("kernel {name} reads an A that is copied with each product, and A stays on the devices");
+    Error::usage(reason).advise([Advice::StreamA, Advice::AutomaticKernel])
+}
+
 /// The kernels of the CPU and of GPUs.
 fn kernels(request: &KernelRequest, layouts: Layouts) -> Result<(Vec<KernelId>, Vec<KernelId>)> {
     let mut gpu = match layouts {
         Layouts::Any => eligible(Processor::Gpu).to_vec(),
         Layouts::Unchanged => CSR_ONLY.to_vec(),
         Layouts::Pattern => vec![KernelId::CsrPattern],
+        Layouts::Packed => vec![KernelId::CsrPacked],
     };
     let mut cpu = match request.format {
         None => eligible(Processor::Cpu).to_vec(),

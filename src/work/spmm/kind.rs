@@ -76,6 +76,12 @@ impl Kind for Spmm<'_> {
         self.has_equal_values()
     }
 
+    fn sampled_packed_bytes(&self) -> Option<u64> {
+        let packable = self.packable?;
+        let sample = || (packable.sampled_entry_bytes() * self.nnz() as f64) as u64;
+        Some(*self.sampled_packed_bytes.get_or_init(sample))
+    }
+
     fn row_segments(&self, row: usize) -> usize {
         self.row_segments(row)
     }
@@ -153,6 +159,9 @@ impl Kind for Spmm<'_> {
         let needs_one_value = layouts == Layouts::Pattern || request.kernel == Some(KernelId::CsrPattern);
         if needs_one_value && self.nnz() > 0 && !self.has_equal_values() {
             return Err(forms::values_differ());
+        }
+        if request.a_stays && request.has_gpu && request.kernel == Some(KernelId::CsrPacked) {
+            return Err(forms::packed_stays());
         }
         forms::forms(request, layouts, self.dtype, self.k as u64)
     }

@@ -24,6 +24,10 @@ impl Storage {
                 let storage = cuts::storage((layout, variant), lengths, size, value_bytes);
                 Ok(Self { one_value: cuts::first_value(rows), ..storage })
             }
+            Layout::Packed => {
+                let chunk = ChunkRows::Rows { begin: 0, end: rows.rows() };
+                Self::of_packed(variant, rows, rows.packable().packing(), chunk)
+            }
             Layout::Runs | Layout::Pieces => items::storage(layout, variant, rows),
             Layout::RowBlocks => Ok(row_blocks::storage(variant, rows)),
             Layout::RowGroups => row_groups::storage(variant, rows),
@@ -59,9 +63,9 @@ impl Storage {
                 }
                 Ok(())
             }
-            Layout::Cuts | Layout::Pattern => {
+            Layout::Cuts | Layout::Pattern | Layout::Packed => {
                 let list_bytes = self.list_bytes() as usize;
-                self.write_list(rows.row_pointers(), slot.get_mut(..list_bytes).unwrap_or_default())?;
+                self.write_list(rows, slot.get_mut(..list_bytes).unwrap_or_default())?;
                 self.write_after_list(rows, held, slot)
             }
             Layout::Runs | Layout::Pieces => items::write(self, rows, held, self.split(slot)?),
@@ -93,6 +97,7 @@ impl Spmm<'_> {
             Layout::Cuts | Layout::Pattern => {
                 cuts::storage((layout, variant), self.lengths(piece), (rows, nnz), value_bytes)
             }
+            Layout::Packed => self.packed_storage(piece, variant)?,
             Layout::Runs | Layout::Pieces => {
                 items::upper_bound(layout, variant, (rows, nnz, longest), value_bytes)
             }

@@ -1,7 +1,7 @@
 //! Y = A X with a sparse A: the cost of its rows, the bytes that a piece reads and writes, the storage formats of its chunks, and what
 //! its kernels cost.
 //!
-//! [`Spmm`] holds the sparsity pattern; of the values a planner asks only whether all are equal.
+//! [`Spmm`] holds the sparsity pattern; of the values a planner asks only whether all are equal, and how few bytes they can be packed in.
 
 mod choice;
 mod column_marks;
@@ -18,6 +18,7 @@ mod layouts;
 mod lengths;
 mod locality;
 mod new;
+mod packed;
 mod partition;
 pub mod row_blocks;
 pub mod row_groups;
@@ -33,7 +34,7 @@ use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use features::Features;
-pub(crate) use forms::values_differ;
+pub(crate) use forms::{packed_differently, values_differ};
 pub use locality::Locality;
 pub use storage::{Array, Storage};
 
@@ -43,7 +44,7 @@ use super::{ChunkRows, Facts, pitch_bytes};
 use crate::error::{Error, Result};
 use crate::kernel::order::{SEGMENT, segments};
 use crate::kernel::partition::Weights;
-use crate::matrix::{Dtype, ValueBits};
+use crate::matrix::{Dtype, Packable, Packing, ValueBits};
 
 /// Number of row pointers per hashed block.
 const HASH_BLOCK_POINTERS: usize = 1 << 16;
@@ -62,6 +63,12 @@ pub struct Spmm<'a> {
     values: Option<ValueBits<'a>>,
     /// Whether all values are equal; set by the first comparison.
     equal_values: OnceLock<bool>,
+    /// The arrays to pack; `None` where there are no columns or values.
+    packable: Option<Packable<'a>>,
+    /// How they are packed; set by the first who asks.
+    packing: OnceLock<Packing>,
+    /// The bytes of A packed, estimated from samples; set by the first who asks.
+    sampled_packed_bytes: OnceLock<u64>,
     cols: usize,
     /// The columns that refer to rows of X of this rank; all of them without it.
     own_columns: Option<Range<u64>>,

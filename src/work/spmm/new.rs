@@ -25,7 +25,7 @@ impl<'a> Spmm<'a> {
     pub fn new<T: Scalar>(matrix: &CsrView<'a, T>, k: usize) -> Result<Self> {
         let columns = Some(matrix.columns());
         let product = Self::of_pattern(matrix.row_pointers(), columns, matrix.cols(), k, T::DTYPE)?;
-        Ok(Self { values: Some(matrix.value_bits()), ..product })
+        Ok(Self { values: Some(matrix.value_bits()), packable: Some(matrix.packable()), ..product })
     }
 
     /// As [`Self::new`], for a matrix given by its row pointers and, if known, its columns.
@@ -57,6 +57,9 @@ impl<'a> Spmm<'a> {
             columns,
             values: None,
             equal_values: OnceLock::new(),
+            packable: None,
+            packing: OnceLock::new(),
+            sampled_packed_bytes: OnceLock::new(),
             cols,
             own_columns: None,
             k,

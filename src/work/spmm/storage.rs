@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::packed::PackedRows;
 use crate::error::{Error, Result};
 use crate::kernel::cuda::{Items, Layout, Variant};
 use crate::matrix::{CsrView, Scalar};
@@ -44,6 +45,8 @@ pub struct Storage {
     pub scratch_rows: u64,
     /// The bytes of the value of all nonzeros, in layouts that store one: that of the moment when the values were compared.
     pub(super) one_value: [u8; 8],
+    /// How a packed chunk is packed.
+    pub packed: Option<PackedRows>,
 }
 
 impl Storage {
@@ -75,7 +78,8 @@ impl Storage {
         };
         let arrays = arrays.iter().map(array).collect();
         let variant = *variant;
-        Self { layout, variant, rows, items, heavy: 0, width: 0, arrays, scratch_rows: 0, one_value: [0; 8] }
+        let (heavy, width, scratch_rows, one_value, packed) = (0, 0, 0, [0; 8], None);
+        Self { layout, variant, rows, items, heavy, width, arrays, scratch_rows, one_value, packed }
     }
 
     /// The bytes of the array called `name`; none if there is no such array.
@@ -86,6 +90,17 @@ impl Storage {
     /// Whether columns are 16-bit distances from bases.
     pub fn is_narrow(&self) -> bool {
         self.array("bases").is_some_and(|range| !range.is_empty())
+    }
+
+    /// The number of this name that a launch needs of a packed chunk.
+    pub fn packed_number(&self, name: &str) -> Option<u64> {
+        let packed = self.packed.as_ref()?;
+        match name {
+            "first_row" => Some(packed.first_row()),
+            "high_bits" => Some(packed.high_bits().into()),
+            "value_code" => Some(packed.code() as u64),
+            _ => None,
+        }
     }
 
     /// Bytes of all arrays, alignment padding included.

@@ -133,6 +133,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
                 let work = Spmm::new(&view, k)?.with_features(Some(all)).into();
                 let mut request = options.request(rates, work, choice.remaining());
                 keep_unbound_staged(&mut request, bound, &options, &matrix);
+                request.host_memory_bytes = host_memory_bytes(&options, &runtime);
                 request.resident = runtime.layouts_of(view.content(), &[]);
                 runtime.pool().install(|| make(&request))?
             }
@@ -209,6 +210,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
         let mut request = self.options.request(rates, work, uses);
         keep_unbound_staged(&mut request, self.bound, &self.options, &self.matrix);
         request.resident = self.layouts();
+        request.host_memory_bytes = host_memory_bytes(&self.options, &self.runtime);
         match kind {
             None => Ok(request),
             Some(kind) => restricted_to(&request, kind)
@@ -307,10 +309,7 @@ impl<'a, T: Kernels> Adaptation<'a, T> {
                 isa: Isa::detect(),
                 schedule: self.options.schedule,
             },
-            memory_limit_bytes: self
-                .options
-                .host_memory_limit_bytes
-                .unwrap_or_else(|| self.runtime.machine().memory_limit_bytes()),
+            memory_limit_bytes: host_memory_bytes(&self.options, &self.runtime),
             watchdog_timeout: self.options.watchdog_timeout.unwrap_or(WATCHDOG_TIMEOUT),
             check: self.options.check,
         }
@@ -478,4 +477,9 @@ fn processors_of(plan: &Plan) -> Processors {
         (false, true) => Processors::Gpu,
         _ => Processors::Cpu,
     }
+}
+
+/// The most memory of converted copies of A on the host.
+fn host_memory_bytes(options: &ProductOptions, runtime: &Runtime) -> u64 {
+    options.host_memory_limit_bytes.unwrap_or_else(|| runtime.machine().memory_limit_bytes())
 }

@@ -14,7 +14,7 @@ use crate::work::pitch_bytes;
 /// Lanes of a warp.
 const WARP: u32 = 32;
 
-/// The shape whose weights predict `csr_cuts` and `csr_pattern`: the same division of long rows, and as many loads in flight.
+/// The shape whose weights predict `csr_cuts`, `csr_pattern` and `csr_packed`: the same division of long rows, and as many loads in flight.
 const LIKE_CUTS: &str = "csr_segments_4";
 
 impl Form {
@@ -41,7 +41,7 @@ impl Form {
             }
             _ if !fits || !(whole || half) => return None,
             // Four loads of X in flight per segment, too.
-            KernelId::CsrCuts | KernelId::CsrPattern => LIKE_CUTS.into(),
+            KernelId::CsrCuts | KernelId::CsrPattern | KernelId::CsrPacked => LIKE_CUTS.into(),
             KernelId::CsrSubwarp if whole => "csr_subwarp".into(),
             KernelId::CsrRuns if whole => format!("csr_runs_{piece}"),
             KernelId::CsrWays if whole && ways == (8 / lanes).max(1) => "csr_ways_8".into(),
@@ -70,7 +70,7 @@ impl Form {
 
     /// Its shape, or for a form without one the nearest shape of the same kernel.
     pub fn nearest_shape(&self, dtype: Dtype, k: u64) -> Option<&'static str> {
-        if matches!(self.kernel, KernelId::CsrCuts | KernelId::CsrPattern) {
+        if matches!(self.kernel, KernelId::CsrCuts | KernelId::CsrPattern | KernelId::CsrPacked) {
             return self.shape(dtype, k).or(Some(LIKE_CUTS));
         }
         let piece = format!("{}_{}", self.kernel.name(), self.variant.piece);
