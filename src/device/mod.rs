@@ -81,6 +81,7 @@ pub use vectors::{DeviceFactor, DeviceRows, VectorLaunch};
 
 use crate::error::Error;
 use crate::graph::{Demand, DeviceId};
+use crate::matrix::AlignedBuffer;
 
 /// The completion of an operation, numbered in the order of submission. A device never uses a number twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -287,6 +288,11 @@ pub trait Device<'run> {
 
     /// Allocates page-locked host memory, which the device copies from and to at full bandwidth.
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault>;
+
+    /// Page-locks memory that is written already: several times faster than to allocate page-locked memory, whose pages one thread clears.
+    fn page_lock(&mut self, buffer: AlignedBuffer<u8>) -> Result<Pinned, Fault> {
+        Ok(Pinned::of_buffer(buffer))
+    }
 
     /// Allocates zeroed host memory of a kind, for measurements. Devices that do not distinguish kinds give pageable memory.
     fn allocate_host(&mut self, bytes: u64, kind: HostMemory) -> Result<Pinned, Fault> {

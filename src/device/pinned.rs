@@ -74,8 +74,13 @@ unsafe impl Sync for Shared {}
 impl Pinned {
     /// Zeroed pageable memory, for devices that do not distinguish it from page-locked memory.
     pub fn pageable(bytes: usize) -> error::Result<Self> {
+        Ok(Self::of_buffer(AlignedBuffer::zeroed(bytes)?))
+    }
+
+    /// The same of memory that is written already.
+    pub fn of_buffer(buffer: AlignedBuffer<u8>) -> Self {
         // SAFETY: an aligned buffer owns its bytes, which do not move with it.
-        Ok(unsafe { Self::new(Box::new(AlignedBuffer::zeroed(bytes)?)) })
+        unsafe { Self::new(Box::new(buffer)) }
     }
 
     /// A buffer over the bytes of `owner`.

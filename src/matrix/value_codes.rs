@@ -11,6 +11,9 @@ const BYTE_TABLE: usize = 1 << 8;
 const SHORT_TABLE: usize = 1 << 16;
 /// Two-byte codes are used for at least so many nonzeros per table entry: every chunk of A has a copy of the table.
 const SHORT_TABLE_USES: usize = 256;
+/// Values of a sample. Of 65,536 equally frequent values it has 14,500; where more than this part of it is distinct, there is no table.
+const SAMPLED_VALUES: usize = 1 << 14;
+const MOST_DISTINCT_OF_SAMPLE: f64 = 0.95;
 
 /// How a value is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +102,10 @@ impl ValueCodes {
     }
 
     fn of_bits<B: Bits>(values: &[B]) -> Self {
-        let Some(table) = distinct(values) else { return Self::plain() };
+        // To count values that are all different takes longer than to copy them.
+        let Some(table) = Some(values).filter(|values| are_few(values)).and_then(distinct) else {
+            return Self::plain();
+        };
         let code = match table.len() {
             0 => return Self::plain(),
             1 => ValueCode::One,
@@ -162,6 +168,20 @@ fn single(bits: u64) -> Option<f32> {
     let value = f64::from_bits(bits);
     let single = value as f32;
     (f64::from(single).to_bits() == bits && !value.is_nan()).then_some(single)
+}
+
+/// Whether a sample of the values allows that they are few.
+fn are_few<B: Bits>(values: &[B]) -> bool {
+    let stride = values.len() / SAMPLED_VALUES;
+    if stride < 4 {
+        return true;
+    }
+    let (mut sample, mut sampled) = (Places::default(), 0);
+    for value in values.iter().step_by(stride) {
+        sample.insert(value.wide());
+        sampled += 1;
+    }
+    (sample.keys.len() as f64) < MOST_DISTINCT_OF_SAMPLE * f64::from(sampled)
 }
 
 /// The distinct values, ascending; `None` if there are too many for a table.
@@ -297,6 +317,20 @@ mod tests {
             }
             assert!(bytes[nnz * size..].iter().all(|&byte| byte == 0));
         }
+    }
+
+    #[test]
+    fn a_table_of_two_byte_codes_is_found_although_most_of_a_sample_differs() {
+        let mut random = 1u64;
+        let mut draw = |most: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % most
+        };
+        let values: Vec<f64> =
+            (0..SHORT_TABLE * SHORT_TABLE_USES).map(|_| draw(1 << 16) as f64 / 3.0).collect();
+        assert_eq!(codes_of(&values).code, ValueCode::Short);
+        let values: Vec<f64> = (0..1 << 20).map(|_| draw(1 << 31) as f64 / 3.0).collect();
+        assert!(!are_few(bytemuck::cast_slice::<f64, u64>(&values)));
     }
 
     #[test]

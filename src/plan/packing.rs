@@ -8,20 +8,17 @@ use crate::kernel::Processor;
 use crate::kernel::cuda::Layout;
 use crate::work::ChunkRows;
 
-/// Nanoseconds of a core per nonzero to find the range of its block of columns and to write its offset, and to find its value in a table
-/// and to write its place. Measured with two cores.
-const COLUMN_NS: f64 = 2.0;
-const VALUE_NS: f64 = 4.0;
+/// Nanoseconds per nonzero to find out how A is packed, while the plan is made: 0.7 to 1.4 with 16 cores, about as many with two
+/// (benches/results/oneshot-h200.md).
+const FIND_NS: f64 = 1.2;
 /// The least bytes of A whose packing is considered: below, latencies of copies count, and not bytes.
 const LEAST_BYTES: u64 = 4 << 20;
 
 /// Seconds to pack entries of A, of which `value_bytes` each are packed too, on the host: all threads read A twice, to find out how it is
 /// packed and to pack it.
 fn pack_s(host: &HostRates, entries: u64, value_bytes: u64, packed_bytes: u64) -> f64 {
-    let value_ns = if value_bytes > 0 { VALUE_NS } else { 0.0 };
-    let cores_s = entries as f64 * 1e-9 * (COLUMN_NS + value_ns) / host.cores.max(1) as f64;
-    let read_bytes = entries.saturating_mul(2 * (4 + value_bytes));
-    cores_s.max(host.memory_s(read_bytes.saturating_add(packed_bytes)))
+    let read_bytes = entries.saturating_mul(4 + value_bytes);
+    entries as f64 * 1e-9 * FIND_NS + host.memory_s(read_bytes.saturating_add(packed_bytes))
 }
 
 /// Bytes of a value that are packed, where a nonzero takes so many bytes. Plain values and offsets of two bytes take more.
@@ -55,7 +52,9 @@ pub(super) fn may_gain_from_packing(request: &PlanRequest<'_>) -> bool {
     let value_bytes =
         packed_value_bytes(work.dtype().bytes() as u64, packed_bytes as f64 / entries.max(1) as f64);
     let pack_s = pack_s(host, entries, value_bytes, packed_bytes);
-    let saved_bytes = a_bytes.saturating_sub(packed_bytes);
+    // Values that are all equal are left out without packing, too.
+    let equal_bytes = if work.has_equal_values() { entries * work.dtype().bytes() as u64 } else { 0 };
+    let saved_bytes = a_bytes.saturating_sub(equal_bytes).saturating_sub(packed_bytes);
     request.devices.iter().any(|device| {
         let Some(link) = &device.profile.link else { return false };
         let upload_s = device.profile.upload_s(saved_bytes) - device.profile.upload_s(0);

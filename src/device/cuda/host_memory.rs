@@ -43,10 +43,19 @@ pub fn allocate_registered(context: &Arc<Context>, bytes: u64) -> Result<Pinned,
     let no_memory = |why: String| Fault::new(FaultKind::OutOfMemory, why);
     let size =
         usize::try_from(bytes).map_err(|_| no_memory(format!("{bytes} bytes exceed the address space")))?;
-    let mut buffer = AlignedBuffer::<u8>::zeroed(size.max(1)).map_err(|error| no_memory(error.message()))?;
+    let buffer = AlignedBuffer::<u8>::zeroed(size).map_err(|error| no_memory(error.message()))?;
+    page_lock(context, buffer)
+}
+
+/// Registers (page-locks) a buffer in place.
+pub fn page_lock(context: &Arc<Context>, mut buffer: AlignedBuffer<u8>) -> Result<Pinned, Fault> {
+    if buffer.is_empty() {
+        return Ok(Pinned::of_buffer(buffer));
+    }
+    let bytes = buffer.len();
     // SAFETY: the buffer stays mapped until `RegisteredBuffer` drops the registration, which it does first.
-    let registered = unsafe { Registered::lock(context, NonNull::from(&mut *buffer).cast(), size.max(1)) }?;
-    let owner = RegisteredBuffer { _registered: registered, buffer, bytes: size };
+    let registered = unsafe { Registered::lock(context, NonNull::from(&mut *buffer).cast(), bytes) }?;
+    let owner = RegisteredBuffer { _registered: registered, buffer, bytes };
     // SAFETY: an aligned buffer owns its bytes, which do not move with it, and no other code has the address.
     Ok(unsafe { Pinned::new(Box::new(owner)) })
 }

@@ -76,6 +76,7 @@ use super::{
     StreamHandle,
 };
 use crate::graph::Demand;
+use crate::matrix::AlignedBuffer;
 use crate::trace::Clock;
 
 /// Operations in flight per lane; enough that the card never waits for the host.
@@ -276,6 +277,11 @@ impl<'run> Device<'run> for CudaDevice {
     fn allocate_pinned(&mut self, bytes: u64) -> Result<Pinned, Fault> {
         self.check_open()?;
         host_memory::allocate(&self.context, bytes)
+    }
+
+    fn page_lock(&mut self, buffer: AlignedBuffer<u8>) -> Result<Pinned, Fault> {
+        self.check_open()?;
+        host_memory::page_lock(&self.context, buffer)
     }
 
     fn allocate_host(&mut self, bytes: u64, kind: HostMemory) -> Result<Pinned, Fault> {

@@ -217,11 +217,11 @@ impl<J: Job> JobDevices<J> {
             return Ok(Err(OpenFailure { device, fault, refused: Refused::Registration }));
         }
         for &device in &registering {
-            let allocate = |bytes| match devices.device(DeviceId(device as u32)) {
-                Some(device) => device.lock().device().allocate_pinned(bytes),
+            let page_lock = |buffer| match devices.device(DeviceId(device as u32)) {
+                Some(device) => device.lock().device().page_lock(buffer),
                 None => Err(Fault::new(FaultKind::Lost, "the device is not open")),
             };
-            if let Err(fault) = runtime.pool().install(|| job.make_beside_a(device, &allocate))? {
+            if let Err(fault) = runtime.pool().install(|| job.make_beside_a(device, &page_lock))? {
                 return Ok(Err(OpenFailure { device, fault, refused: Refused::Registration }));
             }
         }

@@ -31,7 +31,7 @@ pub use scaling::Scaling;
 use crate::device::{BorrowScope, Fault, HostTransfer, MemoryRange, Operation, Pinned};
 use crate::error::{Error, Result};
 use crate::kernel::check::{Method, SumsOfX};
-use crate::matrix::{ContentId, MultiVectorView, MultiVectorViewMut, Scalar};
+use crate::matrix::{AlignedBuffer, ContentId, MultiVectorView, MultiVectorViewMut, Scalar};
 use crate::plan::{Chunk, Plan, SplitRow};
 use crate::runtime::Check;
 use crate::work::HeldRows;
@@ -88,7 +88,7 @@ pub trait Job: Send + Sync {
     fn make_beside_a(
         &self,
         _device: usize,
-        _allocate: &dyn Fn(u64) -> std::result::Result<Pinned, Fault>,
+        _page_lock: &dyn Fn(AlignedBuffer<u8>) -> std::result::Result<Pinned, Fault>,
     ) -> Result<std::result::Result<(), Fault>> {
         Ok(Ok(()))
     }

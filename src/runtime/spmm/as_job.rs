@@ -15,7 +15,7 @@ use crate::kernel::check::{
 use crate::kernel::cpu::{Kernels, PreparedKernel, RowsObserver};
 use crate::kernel::scaling::scaling as rounded;
 use crate::kernel::{KernelId, reference};
-use crate::matrix::{ContentId, Csr, CsrView, MultiVectorView, MultiVectorViewMut};
+use crate::matrix::{AlignedBuffer, ContentId, Csr, CsrView, MultiVectorView, MultiVectorViewMut};
 use crate::plan::{Chunk, Plan};
 use crate::runtime::Check;
 use crate::runtime::job::{Accelerator, BorrowsA, CheckedProduct, Job, Scaling};
@@ -117,9 +117,9 @@ impl<T: Kernels> Job for SpmmJob<'_, T> {
     fn make_beside_a(
         &self,
         device: usize,
-        allocate: &dyn Fn(u64) -> std::result::Result<Pinned, Fault>,
+        page_lock: &dyn Fn(AlignedBuffer<u8>) -> std::result::Result<Pinned, Fault>,
     ) -> Result<std::result::Result<(), Fault>> {
-        self.make_lists(device, allocate)
+        self.make_lists(device, page_lock)
     }
 
     fn launch(

@@ -10,6 +10,7 @@ use super::spmm_job::{SpmmJob, missing_chunk};
 use crate::device::{Fault, Pinned, PinnedRange};
 use crate::error::{Error, Result};
 use crate::kernel::cpu::Kernels;
+use crate::matrix::AlignedBuffer;
 use crate::runtime::job::Job;
 
 /// For each chunk its list, made when it is first needed.
@@ -34,8 +35,7 @@ impl<T: Kernels> SpmmJob<'_, T> {
             return Ok(known.clone());
         }
         let bytes = self.storage(chunk)?.list_bytes();
-        let pinned = Pinned::pageable(bytes as usize)?;
-        self.write_lists(&pinned, vec![(chunk, 0..bytes)])?;
+        let pinned = Pinned::of_buffer(self.written_lists(vec![(chunk, 0..bytes)])?);
         Ok(list.get_or_init(|| PinnedRange { pinned, begin: 0, end: bytes }).clone())
     }
 
@@ -49,12 +49,12 @@ impl<T: Kernels> SpmmJob<'_, T> {
         Ok(())
     }
 
-    /// Makes the lists of the chunks that device number `device` may compute, in memory from `allocate`. The inner error is that of
-    /// `allocate`.
+    /// Makes the lists of the chunks that device number `device` may compute, in memory that `page_lock` locks. The inner error is that of
+    /// `page_lock`.
     pub(super) fn make_lists(
         &self,
         device: usize,
-        allocate: &dyn Fn(u64) -> std::result::Result<Pinned, Fault>,
+        page_lock: &dyn Fn(AlignedBuffer<u8>) -> std::result::Result<Pinned, Fault>,
     ) -> Result<std::result::Result<(), Fault>> {
         let number = device as u32;
         let (mut ranges, mut end) = (Vec::new(), 0);
@@ -69,20 +69,20 @@ impl<T: Kernels> SpmmJob<'_, T> {
         if ranges.is_empty() {
             return Ok(Ok(()));
         }
-        let pinned = match allocate(end) {
+        let pinned = match page_lock(self.written_lists(ranges.clone())?) {
             Ok(pinned) => pinned,
             Err(fault) => return Ok(Err(fault)),
         };
-        self.write_lists(&pinned, ranges.clone())?;
         for (chunk, Range { start, end }) in ranges {
             self.lists.list(chunk)?.get_or_init(|| PinnedRange { pinned: pinned.clone(), begin: start, end });
         }
         Ok(Ok(()))
     }
 
-    /// Writes the lists of chunks, in the rayon pool of the caller, each to its range; the ranges follow each other from 0 on.
-    fn write_lists(&self, to: &Pinned, ranges: Vec<(usize, Range<u64>)>) -> Result<()> {
-        let mut bytes = to.write().map_err(|fault| Error::Internal(fault.message))?;
+    /// The lists of chunks, written in the rayon pool of the caller, each in its range; the ranges follow each other from 0 on.
+    fn written_lists(&self, ranges: Vec<(usize, Range<u64>)>) -> Result<AlignedBuffer<u8>> {
+        let size = ranges.last().map_or(0, |(_, range)| range.end as usize);
+        let mut bytes = AlignedBuffer::<u8>::zeroed(size)?;
         let mut rest = &mut bytes[..];
         let mut lists = Vec::with_capacity(ranges.len());
         for (chunk, range) in ranges {
@@ -94,6 +94,7 @@ impl<T: Kernels> SpmmJob<'_, T> {
         }
         lists
             .into_par_iter()
-            .try_for_each(|(chunk, list)| self.storage(chunk)?.write_list(self.rows(chunk)?, list))
+            .try_for_each(|(chunk, list)| self.storage(chunk)?.write_list(self.rows(chunk)?, list))?;
+        Ok(bytes)
     }
 }
