@@ -26,7 +26,9 @@ fn as_argument(advice: Advice) -> Option<&'static str> {
             "install the package from its sources with emulated GPUs: \
              pip install --config-settings=build-args='--features emulator' ./python"
         }
-        Advice::ComplexProduct => "read it with SciPy, as with scipy.io.mmread, and pass the matrix to rowloom.csr",
+        Advice::ComplexProduct => {
+            "read it with SciPy, as with scipy.io.mmread, and pass the matrix to rowloom.csr"
+        }
         Advice::LargerDownloads => "fetch it with the command `rowloom fetch --max-mib`",
         Advice::NewDownload => "remove the file, or fetch it again with the command `rowloom fetch --again`",
         Advice::CudaBuild => "a build of the package with the feature cuda has it",
