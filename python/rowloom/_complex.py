@@ -29,7 +29,7 @@ def complex_csr(
     import numpy as np
 
     data, indices, indptr, shape = arrays
-    kind = np.dtype(data.dtype if dtype is None else dtype)
+    kind: np.dtype[Any] = np.dtype(data.dtype if dtype is None else dtype)
     if dtype is None and kind not in (np.complex64, np.complex128):
         raise ValueError(f"values of dtype {kind} are unsupported; complex128 and complex64 are supported")
     if not is_complex(kind):
