@@ -1,7 +1,7 @@
 //! Verifies a computed complex Y against plain loops over complex numbers in twice the precision.
 //!
 //! The matrix is that of [`crate::matrix::complex`], X and Y are as their users have them: real and imaginary parts in turn. Nothing here
-//! knows how X is changed for the product, so a mistake in that is found. The criterion is that of [`super::verify`] for each part
+//! knows how X is changed for the product, so a mistake in that is found. The criterion is that of `super::verify` for each part
 //! of an element: it is the sum of two products of real numbers for every nonzero of the row.
 
 use rayon::prelude::*;

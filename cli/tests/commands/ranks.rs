@@ -428,7 +428,9 @@ fn a_rank_that_is_killed_or_stopped_at_any_moment_ends_the_job_in_time_and_leave
         // `mpirun` may not name a rank that was killed before it had connected to it.
         let is_early = signal == "KILL" && said.contains("1 process returned");
         assert!(said.contains(&format!("rank {rank} ")) || is_early, "{case}");
-        assert!(errors(&said).len() <= 1, "{case}");
+        // The launcher ends the other ranks with a signal, which one of them may still report.
+        let named = errors(&said).iter().filter(|line| !line.ends_with("interrupted")).count();
+        assert!(named <= 1, "{case}");
         let left: Vec<String> =
             place.names().into_iter().filter(|name| name.contains("y.npy") || name == "t.json").collect();
         assert!(left.is_empty(), "{case}: {left:?}");
