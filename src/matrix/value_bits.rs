@@ -28,7 +28,7 @@ pub struct ValueBits<'a> {
     size: usize,
     /// Where the matrix remembers the results.
     known: Option<&'a KnownValues>,
-    /// Whether others may change them and nobody would see it, so that no copies of them are kept.
+    /// Whether the program may change them without a check that finds it, so that no copies of them are kept.
     may_change: bool,
 }
 
